@@ -39,23 +39,16 @@ fn an_empty_or_unreadable_list_hands_out_nothing() {
 fn files_that_others_can_write_are_not_used() {
     let Some(sandbox) = root("mig4") else { return };
     let list = sandbox.file("site/ids", &format!("{}\n", sandbox.uuids()[0]), 0o644);
-    let config = sandbox.file(
-        "site/config.toml",
-        &format!("allowed_file = {list:?}\n"),
-        0o644,
-    );
+    let text = format!("allowed_file = {list:?}\n");
+    let config = sandbox.file("site/config.toml", &text, 0o644);
     let site = sandbox.path("site");
     let own = |path: &std::path::Path, uid: u32, mode: u32| {
         std::os::unix::fs::chown(path, Some(uid), None).unwrap();
         std::fs::set_permissions(path, std::fs::Permissions::from_mode(mode)).unwrap();
     };
-    let ask = |words: &[&str], uid: u32| {
-        sandbox
-            .command(words[0])
-            .args(&words[1..])
-            .env("GETGPU_CONFIG", &config)
-            .uid(uid)
-            .run()
+    let ask = |words: &str, uid: u32| {
+        let command = sandbox.words(words).env("GETGPU_CONFIG", &config);
+        command.uid(uid).run()
     };
     #[rustfmt::skip]
     let cases = [
@@ -69,9 +62,9 @@ fn files_that_others_can_write_are_not_used() {
     ];
     for (path, uid, mode, why) in cases {
         own(path, uid, mode);
-        ask(&["getgpu", "--no-reserve"], OTHER).refuses(2, why);
-        ask(&["cudawrap", "--", "true"], OTHER).refuses(125, why);
-        let check = ask(&["getgpu", "--check"], OTHER);
+        ask("getgpu --no-reserve", OTHER).refuses(2, why);
+        ask("cudawrap -- true", OTHER).refuses(125, why);
+        let check = ask("getgpu --check", OTHER);
         let mut lines = check.exits(1).stdout.lines();
         let problem = lines.any(|line| line.starts_with("problem ") && line.contains(why));
         assert!(problem, "{check:#?}");
@@ -79,27 +72,28 @@ fn files_that_others_can_write_are_not_used() {
     }
     // The caller's own will do, and root's in a directory where nobody can replace it.
     own(&config, OTHER, 0o644);
-    ask(&["getgpu", "--no-reserve"], OTHER).line();
-    ask(&["getgpu", "--no-reserve"], 1002).refuses(2, "belongs to uid 1001");
+    ask("getgpu --no-reserve", OTHER).line();
+    ask("getgpu --no-reserve", 1002).refuses(2, "belongs to uid 1001");
     own(&config, 0, 0o644);
     own(&site, 0, 0o1777);
-    ask(&["getgpu", "--no-reserve"], OTHER).line();
+    ask("getgpu --no-reserve", OTHER).line();
     // Nor where a link leads that is root's.
     let (behind, link) = (sandbox.path("behind"), sandbox.path("site/link.toml"));
     std::fs::create_dir(&behind).unwrap();
     std::fs::copy(&config, behind.join("config.toml")).unwrap();
     std::os::unix::fs::symlink(behind.join("config.toml"), &link).unwrap();
     own(&behind, 0, 0o777);
-    let linked = sandbox
-        .words("getgpu --no-reserve")
-        .env("GETGPU_CONFIG", &link);
-    linked.run().refuses(2, "others can write to");
+    let linked = sandbox.words("getgpu --no-reserve");
+    linked
+        .env("GETGPU_CONFIG", &link)
+        .run()
+        .refuses(2, "others can write to");
     // There a link may be anybody's.
     std::fs::rename(&config, sandbox.path("config.real")).unwrap();
     std::os::unix::fs::symlink(sandbox.path("config.real"), &config).unwrap();
-    ask(&["getgpu", "--no-reserve"], OTHER).line();
+    ask("getgpu --no-reserve", OTHER).line();
     std::os::unix::fs::lchown(&config, Some(1002), None).unwrap();
-    ask(&["getgpu", "--no-reserve"], OTHER).refuses(2, "belongs to uid 1002");
+    ask("getgpu --no-reserve", OTHER).refuses(2, "belongs to uid 1002");
 }
 
 #[test]
@@ -110,18 +104,12 @@ fn allowed_replaces_the_file_and_excluded_cuts_it() {
     let file = sandbox.file("ids", &format!("\u{feff}{}\r\n", uuids[3]), 0o644);
     sandbox.set_settings(&format!("allowed_file = '{}'", file.display()));
     assert_eq!(sandbox.line("--no-reserve"), uuids[3]);
-    let text = format!(
-        "allowed_file = '{}'\nallowed = ['{}', '{}']\nexcluded = ['{}']",
-        file.display(),
-        uuids[0],
-        uuids[1],
-        uuids[0]
-    );
-    sandbox.set_settings(&text);
-    assert_eq!(
-        until_none_is_free(&sandbox, &["--for=60"]),
-        [uuids[1].clone()]
-    );
+    let [first, second] = [&uuids[0], &uuids[1]];
+    sandbox.set_settings(&format!(
+        "allowed_file = {file:?}\nallowed = ['{first}', '{second}']\nexcluded = ['{first}']"
+    ));
+    let given = until_none_is_free(&sandbox, &["--for=60"]);
+    assert_eq!(given, std::slice::from_ref(second));
 }
 
 /// A typing mistake there would hand out the device that was to be drained.

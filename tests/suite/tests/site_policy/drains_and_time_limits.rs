@@ -49,19 +49,14 @@ fn a_drained_device_is_not_given_to_waiters() {
     sandbox.set_node("driver = '570.133.20'\n[[gpu]]\nmodel = 'H200'\ncount = 2\n");
     let uuids = sandbox.uuids();
     let run = |uuid: &str| {
-        sandbox
-            .command("cudawrap")
-            .args(["--gpu", uuid, "--", "sim-cuda", "--run", "forever"])
-            .spawn()
+        let line = format!("cudawrap --gpu {uuid} -- sim-cuda --run forever");
+        sandbox.words(&line).spawn()
     };
     let (first, second) = (run(&uuids[0]), run(&uuids[1]));
     sandbox.until_running(2);
     let waiter = sandbox.words("cudawrap --wait -- sim-cuda").spawn();
-    wait::until("it waits", || {
-        waiter
-            .stderr()
-            .contains("waiting for a device: 2 of 2 in use, 0 ahead of you")
-    });
+    let line = "waiting for a device: 2 of 2 in use, 0 ahead of you";
+    wait::until("it waits", || waiter.stderr().contains(line));
     sandbox.set_settings(&format!("excluded = ['{}']", uuids[0]));
     // A second later at the latest it is known to who waits.
     std::thread::sleep(Duration::from_millis(1500));
@@ -82,17 +77,15 @@ fn a_shortened_time_limit_is_reported() {
     );
     sandbox.ask("--for 1s").exits(0).says(&[]);
     sandbox.ask("--release-all").exits(0);
-    for long in [&["--for=1h"][..], &["--hold"]] {
-        sandbox.getgpu(long).run().exits(0).says(&[hold]);
+    for long in ["--for=1h", "--hold"] {
+        sandbox.ask(long).exits(0).says(&[hold]);
         sandbox.ask("--release-all").exits(0);
     }
     let _program = sandbox.occupy(&sandbox.uuids(), "");
     let cut = |outcome: Outcome, program: &str, status: i32| {
         outcome.exits(status);
-        assert_eq!(
-            outcome.stderr.lines().next(),
-            Some(&*format!("{program}: {wait}"))
-        );
+        let line = format!("{program}: {wait}");
+        assert_eq!(outcome.stderr.lines().next(), Some(&*line));
     };
     cut(sandbox.ask("--wait"), "getgpu", 1);
     let leased = sandbox.words("cudawrap --wait=1h -- true").run();

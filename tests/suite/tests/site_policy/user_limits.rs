@@ -13,11 +13,11 @@ fn a_user_has_no_more_than_the_site_allows() {
         return;
     }
     let sandbox = Sandbox::with("a100x1", "max_per_user = 2");
-    let ask = |arguments: &[&str]| sandbox.getgpu(arguments).uid(OTHER).run();
-    let first = ask(&["--for=600"]).line();
+    let ask = |arguments: &str| sandbox.ask_as(OTHER, arguments);
+    let first = ask("--for=600").line();
     let program = sandbox.leased().uid(OTHER).spawn();
     sandbox.until_running(1);
-    let refused = ask(&[]);
+    let refused = ask("");
     refused.refuses(1, "you hold 2 of at most 2: MIG-");
     // The reservation is this process's, who called getgpu.
     let reserved = format!("{first} (pid {}, site_policy", std::process::id());
@@ -28,19 +28,19 @@ fn a_user_has_no_more_than_the_site_allows() {
     let refused = sandbox.words("cudawrap -- true").uid(OTHER).run();
     refused.refuses(75, "you hold 2 of at most 2");
     // An index is printed, and not reserved.
-    ask(&["3"]).exits(0).shows("MIG-");
+    ask("3").exits(0).shows("MIG-");
     assert_eq!(sandbox.holders().len(), 1);
     // Others have their own two; root any number.
     sandbox.ask_as(OTHER + 1, "-q -n 2 --for=600").line();
     sandbox.line("-q -n 3");
     program.kill();
-    ask(&["-q", "-n", "2"]).refuses(1, "you hold 1 of at most 2");
-    ask(&["--release-all"]).exits(0);
+    ask("-q -n 2").refuses(1, "you hold 1 of at most 2");
+    ask("--release-all").exits(0);
     let inside = "export CUDA_VISIBLE_DEVICES=$(getgpu -q -n 2 --hold); \
                   cudawrap --share 1/2 -- true && cudawrap -- true";
     sandbox.shell("bash", inside).uid(OTHER).run().exits(0);
-    ask(&["--release-all"]).exits(0);
-    assert_eq!(ask(&["-q", "-n", "2"]).line().split(',').count(), 2);
+    ask("--release-all").exits(0);
+    assert_eq!(ask("-q -n 2").line().split(',').count(), 2);
 }
 
 /// As the list names it.
@@ -52,11 +52,8 @@ fn what_a_wrapped_program_holds_is_told_with_its_whole_name() {
     let sandbox = Sandbox::with("mig4", "max_per_user = 2");
     let app = wrap_shell(&sandbox, "opt", "simulate");
     let script = "unset CUDA_VISIBLE_DEVICES; getgpu --hold > given; mv given ran; kill -STOP $$";
-    let run = sandbox
-        .command(&app)
-        .args(["-c", script])
-        .uid(OTHER)
-        .spawn();
+    let run = sandbox.command(&app).args(["-c", script]);
+    let run = run.uid(OTHER).spawn();
     sandbox.until_file("work/ran");
     let refused = sandbox.getgpu([""; 0]).uid(OTHER).run();
     refused.refuses(1, "you hold 2 of at most 2: MIG-");
@@ -74,13 +71,13 @@ fn a_request_over_the_user_limit_is_refused_even_with_wait() {
     let line = "--count 3: max_per_user allows 2 at a time on this node";
     let taken = sandbox.ask("-q -n 3 --hold=0");
     taken.line();
-    for words in [&["-n", "3"][..], &["-n", "3", "--wait"]] {
-        let ask = sandbox.getgpu(words).uid(OTHER).run();
-        ask.refuses(3, line);
-        let program = [words, &["--", "true"]].concat();
-        let program = sandbox.command("cudawrap").args(program).uid(OTHER).run();
-        program.refuses(125, line);
-    }
+    let refused = |words: &str, line: &str| {
+        sandbox.ask_as(OTHER, words).refuses(3, line);
+        let program = sandbox.words(&format!("cudawrap {words} -- true"));
+        program.uid(OTHER).run().refuses(125, line);
+    };
+    refused("-n 3", line);
+    refused("-n 3 --wait", line);
     // So are shares that are more together, of which a user can never have that many.
     sandbox.ask("--release-all").exits(0);
     sandbox.set_settings("max_per_user = 1");
@@ -88,15 +85,11 @@ fn a_request_over_the_user_limit_is_refused_even_with_wait() {
         let line = format!(
             "--count {count} with --share {share}: max_per_user allows 1 at a time on this node"
         );
-        let words = ["-n", count, "--share", share, "--wait"];
-        let ask = sandbox.getgpu(words).uid(OTHER).run();
-        ask.refuses(3, &line);
-        let program = [&words[..], &["--", "true"]].concat();
-        let program = sandbox.command("cudawrap").args(program).uid(OTHER).run();
-        program.refuses(125, &line);
+        refused(&format!("-n {count} --share {share} --wait"), &line);
     }
-    let halves = ["-n", "2", "--share", "1/2", "--no-reserve"];
-    sandbox.getgpu(halves).uid(OTHER).run().exits(0);
+    sandbox
+        .ask_as(OTHER, "-n 2 --share 1/2 --no-reserve")
+        .exits(0);
 }
 
 /// The bytes that say whose a device is can be locked by anybody, for anybody.
@@ -116,20 +109,9 @@ fn a_strangers_lock_on_a_users_bytes_counts_as_nothing() {
     sandbox.ask_as(OTHER, "-q -n 2").line();
     sandbox.ask_as(OTHER, "--release-all").exits(0);
     // Nor where no process of the host is seen.
-    let user = format!("--reuid={OTHER}");
-    let container = [
-        "-pf",
-        "--kill-child",
-        "--mount-proc",
-        "setpriv",
-        &user,
-        "--clear-groups",
-    ];
-    let command = sandbox.command("unshare").args(container);
-    command
-        .args(["getgpu", "-q", "-n", "2", "--no-reserve"])
-        .run()
-        .line();
+    let container = "unshare -pf --kill-child --mount-proc setpriv --reuid=1001 --clear-groups";
+    let line = format!("{container} getgpu -q -n 2 --no-reserve");
+    sandbox.words(&line).run().line();
     // The byte under which one's own calls are counted, one after the other.
     let byte = bytes::COUNTING_UIDS + i64::from(OTHER);
     bytes::lock(&stranger, nix::libc::F_WRLCK, byte, 1).unwrap();
@@ -186,13 +168,9 @@ fn calls_at_one_instant_are_all_counted_and_shares_as_parts() {
             "for i in $(seq 16); do {{ getgpu {arguments} >/dev/null 2>&1; echo $?; }} & done; wait"
         );
         let said = sandbox.shell("bash", &script).uid(OTHER).run().stdout;
-        let codes: Vec<&str> = said.lines().collect();
-        assert!(
-            codes.len() == 16 && codes.iter().all(|code| ["0", "1"].contains(code)),
-            "{codes:?}"
-        );
-        let given = codes.iter().filter(|code| **code == "0").count();
-        assert_eq!((given, sandbox.holders().len()), (most, most), "{codes:?}");
+        let [given, refused] = ["0", "1"].map(|code| said.lines().filter(|l| *l == code).count());
+        assert_eq!((given, refused), (most, 16 - most), "{said}");
+        assert_eq!(sandbox.holders().len(), most, "{said}");
         sandbox.ask("--release-all").exits(0);
     }
 }
@@ -205,13 +183,9 @@ fn a_waiter_over_its_limit_is_skipped_and_served_later() {
     let sandbox = Sandbox::with("h200x1", "max_per_user = 1");
     sandbox.set_node("driver = '570.133.20'\n[[gpu]]\nmodel = 'H200'\ncount = 2\n");
     let run = |uid: u32, time: &str| {
-        let program = ["--wait", "--", "sim-cuda", "--run", time];
-        sandbox
-            .command("cudawrap")
-            .args(program)
-            .uid(uid)
-            .limit(Duration::from_secs(60))
-            .spawn()
+        let line = format!("cudawrap --wait -- sim-cuda --run {time}");
+        let command = sandbox.words(&line).uid(uid);
+        command.limit(Duration::from_secs(60)).spawn()
     };
     let blocker = run(2000, "forever");
     let mine = run(OTHER, "forever");
@@ -244,13 +218,8 @@ fn what_no_living_process_has_signed_is_counted() {
         "unshare -pf --kill-child --mount-proc setpriv --reuid={OTHER} --regid={OTHER} \
          --clear-groups cudawrap -q -- sim-cuda --until-file over >&2 &"
     );
-    for (uid, script) in [
-        (
-            OTHER,
-            "cudawrap -- sh -c 'sim-cuda --until-file over >&2 &'",
-        ),
-        (0, &container),
-    ] {
+    let left = "cudawrap -- sh -c 'sim-cuda --until-file over >&2 &'";
+    for (uid, script) in [(OTHER, left), (0, &container)] {
         let sandbox = Sandbox::with("mig4", "max_per_user = 1");
         sandbox.shell("sh", script).uid(uid).run().exits(0);
         sandbox.until_running(1);
