@@ -26,11 +26,8 @@ impl Node {
     /// With the stand-in.
     pub fn stand_in() -> Self {
         let node = Self::bare();
-        fs::hard_link(
-            node.sandbox.path("bin/mps-control"),
-            node.sandbox.path("bin").join(CONTROL),
-        )
-        .expect("the stand-in");
+        let program = node.sandbox.path("bin/mps-control");
+        fs::hard_link(&program, program.with_file_name(CONTROL)).expect("the stand-in");
         node
     }
 
@@ -53,22 +50,18 @@ impl Node {
     pub fn share(&self, share: &str, words: &[&str]) -> Command {
         self.sandbox
             .command("cudawrap")
-            .args(["-v", "--share", share, "--mps", "--"])
+            .args(["--share", share, "--mps", "--"])
             .args(words)
     }
 
     /// A client that runs until `work/go` is there, and has told of itself.
     pub fn client(&self, name: &str, change: impl FnOnce(Command) -> Command) -> Client {
-        let (out, go) = (
-            self.sandbox.path(&format!("work/{name}")),
-            self.sandbox.text("work/go"),
-        );
-        let words =
-            ["probe", "--out", &out.display().to_string(), "--until", &go].map(str::to_owned);
-        let command = self.share("1/32", &words.each_ref().map(String::as_str));
+        let name = format!("work/{name}");
+        let [out, go] = [&name, "work/go"].map(|name| self.sandbox.text(name));
+        let command = self.share("1/32", &["probe", "--out", &out, "--until", &go]);
         Client {
             running: change(command).spawn(),
-            out,
+            out: out.into(),
         }
     }
 
@@ -99,32 +92,29 @@ impl Node {
 
     /// A user's private directory.
     pub fn place_of(&self, uid: u32) -> PathBuf {
-        Path::new("/tmp")
-            .join(format!("getgpu-mps-{uid}"))
-            .join(&self.uuid)
+        format!("/tmp/getgpu-mps-{uid}/{}", self.uuid).into()
+    }
+
+    /// The daemons on this device whose variable for pipes is such a one.
+    fn daemons_at(&self, fits: impl Fn(&str) -> bool) -> Vec<i32> {
+        processes("nvidia-cuda-mps", |pid| {
+            let environment = words(pid, "environ");
+            let mut pipes = environment
+                .iter()
+                .filter_map(|word| word.strip_prefix("CUDA_MPS_PIPE_DIRECTORY="));
+            pipes.any(&fits) && words(pid, "cmdline").contains(&"-d".to_owned())
+        })
     }
 
     /// The daemons of a user on this device.
     pub fn daemons_of(&self, uid: u32) -> Vec<i32> {
-        let mark = format!(
-            "CUDA_MPS_PIPE_DIRECTORY={}/pipe",
-            self.place_of(uid).display()
-        );
-        processes("nvidia-cuda-mps", |pid| {
-            words(pid, "environ").contains(&mark)
-                && words(pid, "cmdline").contains(&"-d".to_owned())
-        })
+        let place = format!("{}/pipe", self.place_of(uid).display());
+        self.daemons_at(|pipe| pipe == place)
     }
 
     /// The daemons of all users and jobs on this device.
     pub fn daemons_of_all(&self) -> Vec<i32> {
-        processes("nvidia-cuda-mps", |pid| {
-            let pipe = words(pid, "environ")
-                .into_iter()
-                .find(|word| word.starts_with("CUDA_MPS_PIPE_DIRECTORY="));
-            pipe.is_some_and(|pipe| pipe.contains(&self.uuid))
-                && words(pid, "cmdline").contains(&"-d".to_owned())
-        })
+        self.daemons_at(|pipe| pipe.contains(&self.uuid))
     }
 
     /// This user's daemons on this device.
@@ -159,19 +149,13 @@ impl Drop for Node {
             let _ = kill(Pid::from_raw(pid), Signal::SIGKILL);
         }
         // Whoever's they are, and whichever job's.
-        let users = fs::read_dir("/tmp").into_iter().flatten().flatten();
-        let users = users.filter(|entry| {
-            entry
-                .file_name()
-                .to_string_lossy()
-                .starts_with("getgpu-mps-")
-        });
-        for place in
-            users.flat_map(|user| fs::read_dir(user.path()).into_iter().flatten().flatten())
+        let entries = |path: &Path| fs::read_dir(path).into_iter().flatten().flatten();
+        let name = |entry: &fs::DirEntry| entry.file_name().to_string_lossy().into_owned();
+        for user in entries(Path::new("/tmp")).filter(|user| name(user).starts_with("getgpu-mps-"))
         {
-            if place.file_name().to_string_lossy().ends_with(&self.uuid) {
+            for place in entries(&user.path()).filter(|place| name(place).ends_with(&self.uuid)) {
                 let _ = fs::remove_dir_all(place.path());
-                let _ = place.path().parent().map(fs::remove_dir);
+                let _ = fs::remove_dir(user.path());
             }
         }
     }

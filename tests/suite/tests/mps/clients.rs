@@ -18,10 +18,8 @@ fn a_burst_has_one_daemon_and_each_its_part() {
     Node::each(|node| {
         let (clients, facts) = node.clients(32, |_, command| command);
         let (place, daemons) = (node.place(), node.daemons());
-        assert_eq!(
-            (daemons.len(), node.keepers().len(), starts_in_log(&place)),
-            (1, 1, 1)
-        );
+        let counts = [daemons.len(), node.keepers().len(), starts_in_log(&place)];
+        assert_eq!(counts, [1; 3]);
         for path in ["..", ".", "pipe", "log"].map(|name| place.join(name)) {
             let meta = fs::symlink_metadata(&path).unwrap();
             assert_eq!(meta.mode() & 0o7777, 0o700, "{path:?}");

@@ -7,9 +7,9 @@ use std::os::unix::fs::MetadataExt;
 use std::path::Path;
 use std::time::Duration;
 
+use getgpu_tests::bytes;
 use getgpu_tests::mps::{CONTROL, Node, end, starts_in_log};
 use harness::{Running, Signal, wait};
-use nix::fcntl::{FcntlArg, fcntl};
 use nix::libc;
 
 #[test]
@@ -20,9 +20,8 @@ fn nothing_is_left_when_every_client_is_killed() {
             client.running.signal(Signal::SIGKILL);
         }
         wait::until("three are over", || {
-            clients[1..]
-                .iter_mut()
-                .all(|client| client.running.is_over())
+            let mut killed = clients[1..].iter_mut();
+            killed.all(|client| client.running.is_over())
         });
         assert_eq!(node.daemons().len(), 1, "one client is left");
         clients[0].running.signal(Signal::SIGKILL);
@@ -44,32 +43,20 @@ fn a_program_is_a_client_as_long_as_any_of_its_processes_lives() {
 }
 
 #[test]
-fn a_killed_keeper_is_replaced_by_the_next_program() {
+fn killed_keepers_and_daemons_are_replaced_by_the_next_program() {
     Node::each(|node| {
         let _first = node.started("first");
         let daemons = node.daemons();
         end(node.keepers()[0]);
         let _second = node.started("second");
+        let starts = starts_in_log(&node.place());
         assert_eq!(
-            (
-                node.daemons(),
-                node.keepers().len(),
-                starts_in_log(&node.place())
-            ),
-            (daemons, 1, 1)
+            (node.daemons(), node.keepers().len(), starts),
+            (daemons.clone(), 1, 1)
         );
-        node.go();
-        node.until_gone();
-    });
-}
-
-#[test]
-fn a_killed_daemon_is_started_anew_by_the_next_program() {
-    Node::each(|node| {
-        let _first = node.started("first");
-        let (daemons, keepers) = (node.daemons(), node.keepers());
+        let keepers = node.keepers();
         end(daemons[0]);
-        let _second = node.started("second");
+        let _third = node.started("third");
         // The one that has started the daemon goes, since another watches.
         wait::until("one keeper", || node.keepers() == keepers);
         assert_eq!(node.daemons().len(), 1);
@@ -78,7 +65,7 @@ fn a_killed_daemon_is_started_anew_by_the_next_program() {
         // exited.
         end(node.daemons()[0]);
         end(node.keepers()[0]);
-        let _third = node.started("third");
+        let _fourth = node.started("fourth");
         assert_eq!((node.daemons().len(), node.keepers().len()), (1, 1));
         end(node.daemons()[0]);
         node.go();
@@ -126,9 +113,8 @@ fn a_front_end_that_is_open_only_delays_the_end() {
         say.write_all(b"get_server_list\n").unwrap();
         let log = place.join("log/control.log");
         wait::until("it speaks to the daemon", || {
-            fs::read_to_string(&log)
-                .unwrap()
-                .contains("Cmd:get_server_list")
+            let said = fs::read_to_string(&log).unwrap();
+            said.contains("Cmd:get_server_list")
         });
         client.running.signal(Signal::SIGKILL);
         client.running.wait();
@@ -146,39 +132,24 @@ fn a_client_that_comes_while_the_keeper_waits_keeps_the_daemon() {
     Node::each(|node| {
         let first = node.started("first");
         let place = node.place();
-        let open = || {
-            fs::OpenOptions::new()
-                .read(true)
-                .write(true)
-                .open(place.join("lock"))
-                .unwrap()
-        };
+        let mut options = fs::OpenOptions::new();
+        let options = options.read(true).write(true);
+        let [mutex, client] = [(); 2].map(|()| options.open(place.join("lock")).unwrap());
+        // The keeper lets go of the mutex a moment after it has said that the daemon listens.
         let lock = |file: &fs::File, kind: i32, byte: i64| {
-            let range = libc::flock {
-                l_type: kind as i16,
-                l_whence: 0,
-                l_start: byte,
-                l_len: 1,
-                l_pid: 0,
-            };
-            // The keeper lets go of the mutex a moment after it has said that the daemon
-            // listens.
             wait::until("it can be locked", || {
-                fcntl(file, FcntlArg::F_OFD_SETLK(&range)).is_ok()
+                bytes::lock(file, kind, byte, 1).is_ok()
             });
         };
         // As a program does that starts: it has the mutex when the last client ends, and
         // becomes a client before it lets go.
-        let (mutex, client) = (open(), open());
         lock(&mutex, libc::F_WRLCK, 0);
         first.running.signal(Signal::SIGKILL);
         let inode = fs::metadata(place.join("lock")).unwrap().ino();
         let waits = |line: &str| line.contains("->") && line.ends_with(&format!(":{inode} 0 0"));
         wait::until("the keeper waits", || {
-            fs::read_to_string("/proc/locks")
-                .unwrap()
-                .lines()
-                .any(waits)
+            let locks = fs::read_to_string("/proc/locks").unwrap();
+            locks.lines().any(waits)
         });
         lock(&client, libc::F_RDLCK, 2);
         drop(mutex);
@@ -195,12 +166,10 @@ fn nothing_is_left_of_programs_that_are_killed_while_they_start() {
     Node::each(|node| {
         for round in 0..12 {
             let client = node.client(&format!("client{round}"), |c| c);
-            let (place, made) = (
-                node.place(),
-                ["", "lock", "pipe", "log", "log/start.log", "pipe/control"][round % 6],
-            );
             // Killed at another moment of its start each time.
-            wait::until("it has come so far", || place.join(made).exists());
+            let made = ["", "lock", "pipe", "log", "log/start.log", "pipe/control"][round % 6];
+            let made = node.place().join(made);
+            wait::until("it has come so far", || made.exists());
             client.running.signal(Signal::SIGKILL);
             client.running.wait();
             if round % 2 == 0 {

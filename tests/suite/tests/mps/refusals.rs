@@ -27,8 +27,9 @@ fn without_the_control_program_nothing_is_run() {
         "unshare -m bash -c"
     };
     let outcome = node.sandbox.words(shell).args([&script]).run();
+    let line = format!("MPS: {CONTROL} is not installed");
     outcome
-        .refuses(125, &format!("MPS: {CONTROL} is not installed"))
+        .refuses(125, &line)
         .mentions("package nvidia-cuda-mps");
     assert!(!node.sandbox.locked() && !node.place().exists());
 }
@@ -38,16 +39,11 @@ fn a_daemon_that_does_not_start_is_told_with_the_end_of_its_log() {
     let node = Node::bare();
     let text = "#!/bin/sh\necho 'no such device' >> $CUDA_MPS_LOG_DIRECTORY/control.log\necho 'cannot do it'\nexit 1\n";
     node.sandbox.file(&format!("bin/{CONTROL}"), text, 0o755);
+    let why = "the MPS daemon cannot be started: cannot do it";
     for _ in 0..2 {
-        let words = "cudawrap --share 1/2 --mps -- echo run";
-        let outcome = node.sandbox.words(words).run();
-        let line = format!(
-            "{}: the MPS daemon cannot be started: cannot do it",
-            node.uuid
-        );
-        outcome
-            .refuses(125, &line)
-            .mentions("hint: its log ends with: no such device");
+        let outcome = node.share("1/2", &["echo", "run"]).run();
+        outcome.refuses(125, &format!("{}: {why}", node.uuid));
+        outcome.mentions("hint: its log ends with: no such device");
     }
     // Nor under a link.
     let app = wrap(&node.sandbox, "opt", "app", "probe");
@@ -65,16 +61,10 @@ fn a_directory_that_another_user_has_planted_is_refused() {
     }
     let (node, uid) = (Node::stand_in(), 1077);
     let planted = Path::new("/tmp").join(format!("getgpu-mps-{uid}"));
-    let start = || {
-        let command = node.sandbox.words("cudawrap --share 1/2 --mps -- echo run");
-        command.uid(uid).run()
-    };
+    let start = || node.share("1/2", &["echo", "run"]).uid(uid).run();
     let own = |path: &Path, uid| std::os::unix::fs::lchown(path, Some(uid), Some(uid)).unwrap();
-    let told = |why: &str| {
-        start()
-            .refuses(125, &format!("MPS directory {}: {why}", planted.display()))
-            .clone()
-    };
+    let directory = format!("MPS directory {}", planted.display());
+    let told = |why: &str| start().refuses(125, &format!("{directory}: {why}")).clone();
     fs::create_dir(&planted).unwrap();
     own(&planted, 1002);
     told("it belongs to uid 1002, not to you")
