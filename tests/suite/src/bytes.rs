@@ -46,11 +46,8 @@ pub const UNITS: i64 = 720_720;
 pub fn span(uuid: &str) -> i64 {
     let fnv = |hash: u64, byte: u8| (hash ^ u64::from(byte)).wrapping_mul(0x0100_0000_01b3);
     let hash = uuid.bytes().fold(0xcbf2_9ce4_8422_2325, fnv);
-    let bits = (hash ^ (hash >> 29)) & 0x1fff_ffff;
-    i64::try_from(bits)
-        .expect("29 bits")
-        .clamp(1, (1 << 29) - 2)
-        << 34
+    let bits = ((hash ^ (hash >> 29)) & 0x1fff_ffff) as i64;
+    bits.clamp(1, (1 << 29) - 2) << 34
 }
 
 /// The lock, opened by somebody who can lock any byte of it. Its locks are undone when it
@@ -81,25 +78,27 @@ impl AsFd for Stranger {
 /// A description of the lock that can lock anything.
 pub fn open(sandbox: &Sandbox) -> Stranger {
     let mut options = OpenOptions::new();
-    let lock = options
+    options
         .read(true)
         .write(true)
-        .custom_flags(libc::O_NONBLOCK)
-        .open(sandbox.lock());
-    Stranger(lock.expect("the lock"))
+        .custom_flags(libc::O_NONBLOCK);
+    Stranger(options.open(sandbox.lock()).expect("the lock"))
 }
 
-/// Locks bytes, or with `F_UNLCK` frees them; `kind`: `F_RDLCK`, `F_WRLCK` or `F_UNLCK`.
-pub fn lock(file: &File, kind: i32, start: i64, length: i64) -> nix::Result<()> {
-    let kind = i16::try_from(kind).expect("a kind of lock");
-    let range = libc::flock {
-        l_type: kind,
+/// A range of the file; `kind`: `F_RDLCK`, `F_WRLCK` or `F_UNLCK`.
+fn range(kind: i32, start: i64, length: i64) -> libc::flock {
+    libc::flock {
+        l_type: kind as i16,
         l_whence: 0,
         l_start: start,
         l_len: length,
         l_pid: 0,
-    };
-    fcntl(file, FcntlArg::F_OFD_SETLK(&range)).map(drop)
+    }
+}
+
+/// Locks bytes, or with `F_UNLCK` frees them.
+pub fn lock(file: &File, kind: i32, start: i64, length: i64) -> nix::Result<()> {
+    fcntl(file, FcntlArg::F_OFD_SETLK(&range(kind, start, length))).map(drop)
 }
 
 /// Whether any other description has a lock on one of these bytes.
@@ -113,13 +112,7 @@ pub fn is_confirmed(file: &File, start: i64, length: i64) -> bool {
 }
 
 fn is_in_the_way(file: &File, kind: i32, start: i64, length: i64) -> bool {
-    let mut range = libc::flock {
-        l_type: i16::try_from(kind).expect("a kind of lock"),
-        l_whence: 0,
-        l_start: start,
-        l_len: length,
-        l_pid: 0,
-    };
+    let mut range = range(kind, start, length);
     fcntl(file, FcntlArg::F_OFD_GETLK(&mut range)).expect("asks for locks");
     i32::from(range.l_type) != libc::F_UNLCK
 }

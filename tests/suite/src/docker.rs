@@ -43,13 +43,8 @@ pub fn with(sandbox: &Sandbox, work: impl FnOnce(&dyn Fn(&str) -> Command) + Sen
     prepare(sandbox);
     mounts::apart(|| {
         let new = |place: &str, kind: &str| {
-            mount(
-                Some(kind),
-                place,
-                Some(kind),
-                MsFlags::empty(),
-                None::<&str>,
-            )
+            let kind = Some(kind);
+            mount(kind, place, kind, MsFlags::empty(), None::<&str>)
         };
         // Where podman and crun put what every store has in common.
         new("/run", "tmpfs")
@@ -59,23 +54,17 @@ pub fn with(sandbox: &Sandbox, work: impl FnOnce(&dyn Fn(&str) -> Command) + Sen
         // side.
         let cgroups = new("/sys/fs/cgroup", "cgroup2");
         let shell = |script: &str| {
-            let command = sandbox
-                .shell("bash", script)
-                .env("CONTAINERS_CONF", sandbox.path("podman/containers.conf"));
-            command.env(
-                "CONTAINERS_STORAGE_CONF",
-                sandbox.path("podman/storage.conf"),
-            )
+            let [containers, storage] =
+                ["containers", "storage"].map(|name| sandbox.path(&format!("podman/{name}.conf")));
+            let command = sandbox.shell("bash", script);
+            let command = command.env("CONTAINERS_CONF", containers);
+            command.env("CONTAINERS_STORAGE_CONF", storage)
         };
-        let tried = shell(
-            "tar -C ../podman/image -c . | docker import -q - image && docker run --rm image true",
-        )
-        .run();
+        let import = "tar -C ../podman/image -c . | docker import -q - image";
+        let tried = shell(&format!("{import} && docker run --rm image true")).run();
         if tried.code() != Some(0) {
-            skip::say(&format!(
-                "podman cannot run here ({cgroups:?}): {}",
-                tried.stderr.trim()
-            ));
+            let said = tried.stderr.trim();
+            skip::say(&format!("podman cannot run here ({cgroups:?}): {said}"));
             return;
         }
         let _gone = Gone(&shell);
@@ -95,16 +84,12 @@ impl Drop for Gone<'_> {
 
 /// The programs, podman's settings, and the tree of which the image is made.
 fn prepare(sandbox: &Sandbox) {
+    let image = sandbox.path("podman/image");
     for name in ["usr", "etc", "proc", "sys", "dev", "tmp", "run"] {
-        fs::create_dir_all(sandbox.path(&format!("podman/image/{name}")))
-            .expect("a directory of the image");
+        fs::create_dir_all(image.join(name)).expect("a directory of the image");
     }
     for name in ["bin", "lib", "lib64", "sbin"] {
-        symlink(
-            format!("usr/{name}"),
-            sandbox.path(&format!("podman/image/{name}")),
-        )
-        .expect("a link of the image");
+        symlink(format!("usr/{name}"), image.join(name)).expect("a link of the image");
     }
     sandbox.file("bin/docker", DOCKER, 0o755);
     sandbox.file("podman/crun", RUNTIME, 0o755);

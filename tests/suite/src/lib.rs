@@ -70,21 +70,14 @@ pub fn line_of(sandbox: &Sandbox, name: &str) -> String {
 /// `devices`.
 #[track_caller]
 pub fn chi_square(picks: &[String], devices: &[String]) -> f64 {
-    let mut counts: BTreeMap<&String, u32> = devices.iter().map(|device| (device, 0)).collect();
-    for pick in picks {
-        *counts
-            .get_mut(pick)
-            .unwrap_or_else(|| panic!("{pick} is not one of the devices")) += 1;
-    }
-    assert!(
-        counts.values().all(|count| *count > 0),
-        "some device never came: {counts:?}"
-    );
+    assert!(picks.iter().all(|pick| devices.contains(pick)), "{picks:?}");
     let expected = picks.len() as f64 / devices.len() as f64;
-    counts
-        .values()
-        .map(|count| (f64::from(*count) - expected).powi(2) / expected)
-        .sum()
+    let part = |device| {
+        let count = picks.iter().filter(|pick| *pick == device).count();
+        assert!(count > 0, "{device} never came: {picks:?}");
+        (count as f64 - expected).powi(2) / expected
+    };
+    devices.iter().map(part).sum()
 }
 
 /// The first line of a simulated program, which it prints just after it has its context.
@@ -98,8 +91,8 @@ pub fn first_line(program: &Running) -> String {
 
 /// How many programs run on each device of the node.
 pub fn loads(sandbox: &Sandbox) -> BTreeMap<String, usize> {
-    let mut loads: BTreeMap<String, usize> =
-        sandbox.uuids().into_iter().map(|uuid| (uuid, 0)).collect();
+    let uuids = sandbox.uuids().into_iter();
+    let mut loads: BTreeMap<String, usize> = uuids.map(|uuid| (uuid, 0)).collect();
     for context in sandbox.folder().running().expect("the node's contexts") {
         *loads.entry(context.uuid).or_default() += 1;
     }
@@ -151,15 +144,10 @@ pub fn as_other_user(command: Command) -> Command {
 pub fn nobody_gets_one_before_the_end(sandbox: &Sandbox, program: &mut Running) -> u32 {
     for asked in 1.. {
         let outcome = somebody(sandbox, &["--no-reserve"]).run();
-        if outcome.code() == Some(0) {
-            assert!(
-                program.is_over(),
-                "given away in use, at question {asked}: {program:#?}"
-            );
-        }
         if program.is_over() {
             return asked;
         }
+        assert_ne!(outcome.code(), Some(0), "given away in use: {program:#?}");
         outcome.exits(1);
         std::thread::sleep(Duration::from_millis(30));
     }

@@ -5,7 +5,6 @@
 
 use std::path::{Path, PathBuf};
 use std::process::Command;
-use std::sync::{Mutex, MutexGuard, PoisonError};
 
 use harness::skip::say;
 
@@ -31,10 +30,8 @@ pub fn run(program: &str, arguments: &[&str]) -> String {
 /// The directory of the programs that this test was built with.
 pub fn built() -> PathBuf {
     let test = std::env::current_exe().expect("a test has a file");
-    test.ancestors()
-        .nth(2)
-        .expect("target/debug/deps/test")
-        .to_owned()
+    let built = test.ancestors().nth(2);
+    built.expect("target/debug/deps/test").to_owned()
 }
 
 /// The built programs and the library for programs that nobody wrapped, in `room`, as small
@@ -43,9 +40,8 @@ pub fn stripped(room: &Path) -> PathBuf {
     let directory = room.join("programs");
     std::fs::create_dir(&directory).expect("a new directory");
     for name in PROGRAMS.into_iter().chain(["libcudawrap.so"]) {
-        let to = directory.join(name);
-        let (to, from) = (to.display().to_string(), built().join(name));
-        run("strip", &["-o", &to, &from.display().to_string()]);
+        let [from, to] = [built(), directory.clone()].map(|at| at.join(name).display().to_string());
+        run("strip", &["-o", &to, &from]);
     }
     directory
 }
@@ -59,10 +55,7 @@ pub fn make(target: &str, programs: &Path, options: &str) {
 }
 
 /// One test at a time builds the programs or makes packages of them in target/stage.
-pub fn alone() -> MutexGuard<'static, ()> {
-    static STAGE: Mutex<()> = Mutex::new(());
-    STAGE.lock().unwrap_or_else(PoisonError::into_inner)
-}
+pub use harness::turn as alone;
 
 /// What a script of packaging/test says in its end, or why it did nothing, which has been
 /// said then.
@@ -79,8 +72,10 @@ pub fn script(arguments: &[&str], end: &str) {
 #[track_caller]
 pub fn live(first: &str, second: &str) {
     let programs = built().display().to_string();
-    let words = ["packaging/test/package.sh", first, second, &programs];
-    script(&words, "package: all as it should be");
+    script(
+        &["packaging/test/package.sh", first, second, &programs],
+        "package: all as it should be",
+    );
 }
 
 /// The same for .deb on a system of Debian's essential packages only, of this machine's
@@ -106,9 +101,8 @@ pub fn live_clean(first: &str, second: &str, release: Option<&str>, programs: &P
 /// 28)`.
 pub fn glibc(text: &str) -> Option<(u32, u32)> {
     let versions = text.split("GLIBC_").skip(1).filter_map(|rest| {
-        let mut numbers = rest
-            .split(|letter: char| !letter.is_ascii_digit())
-            .map(str::parse);
+        let numbers = rest.split(|letter: char| !letter.is_ascii_digit());
+        let mut numbers = numbers.map(str::parse);
         Some((numbers.next()?.ok()?, numbers.next()?.ok()?))
     });
     versions.max()

@@ -80,12 +80,8 @@ pub fn functions(library: &Path) -> Option<BTreeSet<String>> {
     assert!(output.status.success(), "{}: {output:?}", library.display());
     let text = String::from_utf8_lossy(&output.stdout).into_owned();
     let names = text.lines().filter_map(|line| line.split(' ').nth(2));
-    Some(
-        names
-            .filter(|name| name.starts_with("nvml"))
-            .map(str::to_owned)
-            .collect(),
-    )
+    let names = names.filter(|name| name.starts_with("nvml"));
+    Some(names.map(str::to_owned).collect())
 }
 
 /// The functions of NVML that a program looks up: the names in it that end with a NUL, as
@@ -117,8 +113,7 @@ pub fn looked_up(program: &Path) -> BTreeSet<String> {
 
 /// Whether this is the end of a symbol of Rust's: a hash of sixteen digits and an `E`.
 fn is_mangled(name: &str) -> bool {
-    let hash = name
-        .strip_suffix('E')
-        .and_then(|rest| rest.rsplit_once("17h"));
+    let hash = name.strip_suffix('E');
+    let hash = hash.and_then(|rest| rest.rsplit_once("17h"));
     hash.is_some_and(|(_, digits)| digits.len() == 16)
 }

@@ -37,10 +37,9 @@ pub fn put(sandbox: &Sandbox, path: &Path, program: &str) {
 
 /// A python3 that runs with the sandbox's environment, not only with the test's.
 pub fn python() -> Option<String> {
-    ["/usr/bin/python3", "/usr/local/bin/python3"]
-        .into_iter()
-        .find(|path| Path::new(path).exists())
-        .map(str::to_owned)
+    let places = ["/usr/bin/python3", "/usr/local/bin/python3"];
+    let found = places.into_iter().find(|path| Path::new(path).exists());
+    found.map(str::to_owned)
 }
 
 /// Whether there is no python3; then it has been said.
@@ -60,22 +59,18 @@ impl Facts {
         let pair = |line: &str| {
             let start = if line.starts_with("env ") { 4 } else { 0 };
             let end = line[start..].find(' ').map_or(line.len(), |at| at + start);
-            (
-                line[..end].to_owned(),
-                line[end..].strip_prefix(' ').unwrap_or("").to_owned(),
-            )
+            let value = line[end..].strip_prefix(' ').unwrap_or("");
+            (line[..end].to_owned(), value.to_owned())
         };
-        Self {
-            lines: text.lines().map(pair).collect(),
-        }
+        let lines = text.lines().map(pair).collect();
+        Self { lines }
     }
 
     /// Reads what a probe left in the file of `--out`.
     #[track_caller]
     pub fn read(path: &Path) -> Self {
-        Self::parse(
-            &fs::read_to_string(path).unwrap_or_else(|error| panic!("{}: {error}", path.display())),
-        )
+        let text = fs::read_to_string(path);
+        Self::parse(&text.unwrap_or_else(|error| panic!("{}: {error}", path.display())))
     }
 
     /// What the probe that this command starts prints.
@@ -90,17 +85,14 @@ impl Facts {
     }
 
     pub fn get(&self, name: &str) -> Option<&str> {
-        self.lines
-            .iter()
-            .find(|(known, _)| known == name)
-            .map(|(_, value)| value.as_str())
+        let found = self.lines.iter().find(|(known, _)| known == name);
+        found.map(|(_, value)| value.as_str())
     }
 
     /// All arguments, the name first.
     pub fn arguments(&self) -> Vec<&str> {
-        (0..)
-            .map_while(|number| self.get(&format!("arg{number}")))
-            .collect()
+        let argument = |number: u32| self.get(&format!("arg{number}"));
+        (0..).map_while(argument).collect()
     }
 
     /// CUDA_VISIBLE_DEVICES.
@@ -122,55 +114,41 @@ impl Facts {
     /// all of its units.
     pub fn leases(&self, sandbox: &Sandbox, uuid: &str) -> Vec<i32> {
         let first = bytes::span(uuid) + bytes::LEASE;
-        let locked = |fd: &i32| {
-            let name = format!("lock{fd}");
-            let is_lease = |value: &str| {
-                let Some((start, end)) = value
-                    .strip_prefix("READ ")
-                    .and_then(|range| range.split_once(' '))
-                else {
-                    return false;
-                };
-                let number = |text: &str| text.parse::<i64>().ok();
-                number(start).is_some_and(|start| start <= first)
-                    && number(end).is_some_and(|end| end >= first + bytes::UNITS - 1)
-            };
-            self.lines
-                .iter()
-                .any(|(known, value)| *known == name && is_lease(value))
+        let is_lease = |value: &str| {
+            let mut words = value.split(' ');
+            let kind = words.next();
+            let mut number = || words.next()?.parse::<i64>().ok();
+            let (start, end) = (number(), number());
+            kind == Some("READ")
+                && start.is_some_and(|start| start <= first)
+                && end.is_some_and(|end| end >= first + bytes::UNITS - 1)
         };
-        let numbers = self.descriptors_of(&sandbox.lock());
-        numbers
-            .into_iter()
-            .map(|(fd, _)| fd)
-            .filter(locked)
-            .collect()
+        let locked = |(fd, _): &(i32, String)| {
+            let name = format!("lock{fd}");
+            let mut lines = self.lines.iter();
+            lines.any(|(known, value)| *known == name && is_lease(value))
+        };
+        let descriptors = self.descriptors_of(&sandbox.lock()).into_iter();
+        descriptors.filter(locked).map(|(fd, _)| fd).collect()
     }
 
     /// All facts but those that `leave_out` names, as lines.
     pub fn without(&self, leave_out: impl Fn(&str, &str) -> bool) -> Vec<String> {
-        let kept = self
-            .lines
-            .iter()
-            .filter(|(name, value)| !leave_out(name, value));
+        let lines = self.lines.iter();
+        let kept = lines.filter(|(name, value)| !leave_out(name, value));
         kept.map(|(name, value)| format!("{name} {value}"))
             .collect()
     }
 
-    /// How often each line is there in one but not in the other, for a readable failure.
+    /// How much more often each line is there in ours than in theirs, where that differs.
     pub fn difference(ours: &[String], theirs: &[String]) -> BTreeMap<String, i32> {
         let mut counts = BTreeMap::new();
-        for line in ours {
-            *counts.entry(format!("wrapped: {line}")).or_default() += 1;
-        }
-        for line in theirs {
-            let other = format!("wrapped: {line}");
-            match counts.get_mut(&other) {
-                Some(count) if *count > 1 => *count -= 1,
-                Some(_) => drop(counts.remove(&other)),
-                None => *counts.entry(format!("direct: {line}")).or_default() += 1,
+        for (lines, one) in [(ours, 1), (theirs, -1)] {
+            for line in lines {
+                *counts.entry(line.clone()).or_default() += one;
             }
         }
+        counts.retain(|_, count| *count != 0);
         counts
     }
 }
