@@ -36,19 +36,15 @@ fn a_stopped_waiter_delays_nobody() {
             waiters[*place].signal(Signal::SIGSTOP);
         }
         end(first);
-        let mut later: Vec<Running> = waiters.drain(..2).collect();
-        let ends: Vec<Duration> = waiters
-            .into_iter()
-            .map(|waiter| waiter.wait().exits(0).elapsed)
-            .collect();
-        println!(
-            "stopped {stopped:?}: the last one of the others was over after {:?}",
-            ends.last()
-        );
+        let later: Vec<Running> = waiters.drain(..2).collect();
+        for waiter in waiters {
+            let ended = waiter.wait().exits(0).elapsed;
+            println!("stopped {stopped:?}: one of the others was over after {ended:?}");
+        }
         for waiter in &later {
             waiter.signal(Signal::SIGCONT);
         }
-        for waiter in later.drain(..) {
+        for waiter in later {
             waiter.wait().exits(0);
         }
         sandbox.assert_exclusive();
@@ -67,16 +63,10 @@ fn stopped_waiters_keep_nobody_from_a_free_device() {
     sandbox.getgpu(["--release", &hold[0]]).run().exits(0);
     // The sixth is far behind, and takes it in the end; until then so does anybody.
     waiters.pop().unwrap().wait().exits(0);
-    for command in [
-        sandbox.words("getgpu --no-reserve"),
-        sandbox.words("cudawrap -- true"),
-    ] {
-        let outcome = command.run();
-        outcome.exits(0).says(&[]);
-        assert!(
-            outcome.elapsed > Duration::from_secs(1),
-            "it looks whether somebody takes it: {outcome:?}"
-        );
+    for words in ["getgpu --no-reserve", "cudawrap -- true"] {
+        let outcome = sandbox.words(words).run();
+        let looked = outcome.exits(0).says(&[]).elapsed > Duration::from_secs(1);
+        assert!(looked, "whether somebody takes it: {outcome:?}");
     }
     // One that waits has its place before it looks.
     line_up(&sandbox, vec![leased(&sandbox, "later", "0")])
@@ -94,11 +84,12 @@ fn an_interrupted_waiter_leaves_nothing() {
     let sandbox = Sandbox::new("h200x1");
     let first = blocker(&sandbox);
     let link = wrap(&sandbox, "opt", "app", "sim-cuda");
-    #[rustfmt::skip]
-    let signals = [
-        Signal::SIGINT, Signal::SIGTERM, Signal::SIGHUP, Signal::SIGQUIT,
-    ];
-    for signal in signals {
+    for signal in [
+        Signal::SIGINT,
+        Signal::SIGTERM,
+        Signal::SIGHUP,
+        Signal::SIGQUIT,
+    ] {
         let commands = vec![
             sandbox.words("getgpu --wait"),
             leased(&sandbox, "x", "1"),
@@ -126,19 +117,16 @@ fn the_wait_limit_holds_and_both_ends_are_reported() {
     let first = blocker(&sandbox);
     let outcome = sandbox.ask("--wait=0.3");
     let line = "waiting for a device: 1 of 1 in use, 0 ahead of you";
-    outcome
-        .exits(1)
-        .prints("")
-        .mentions(&format!("getgpu: {line}"));
+    outcome.exits(1).prints("");
+    outcome.mentions(&format!("getgpu: {line}"));
     outcome.mentions("getgpu: no free device: 1 of 1 in use (");
     assert!(outcome.elapsed >= Duration::from_millis(300), "{outcome:?}");
     let outcome = sandbox.words("cudawrap -w 0.3 -- true").run();
     outcome.exits(75).mentions(&format!("cudawrap: {line}"));
     let link = wrap(&sandbox, "opt", "app", "sim-cuda");
     let linked = |time| sandbox.command(&link).env("CUDAWRAP_WAIT", time).run();
-    linked("0.2")
-        .exits(75)
-        .mentions("no free device: 1 of 1 in use");
+    let none = "no free device: 1 of 1 in use";
+    linked("0.2").exits(75).mentions(none);
     linked("abc").refuses(125, "CUDAWRAP_WAIT: `abc` is not a time");
     let quiet = sandbox.words("getgpu --wait -q");
     let waiters = line_up(&sandbox, vec![leased(&sandbox, "a", "0"), quiet]);
@@ -146,19 +134,13 @@ fn the_wait_limit_holds_and_both_ends_are_reported() {
     let mut waiters = waiters.into_iter();
     let said = waiters.next().unwrap().wait();
     said.exits(0).mentions("cudawrap: waited 00:0");
-    assert_eq!(
-        said.stderr.lines().count(),
-        2,
-        "one line at the start and one at the end: {said:?}"
-    );
+    let lines = said.stderr.lines().count();
+    assert_eq!(lines, 2, "one at the start and one at the end: {said:?}");
     waiters.next().unwrap().wait().exits(0).says(&[]);
     // Who need not wait says nothing.
     sandbox.ask("--release-all").exits(0);
-    sandbox
-        .words("cudawrap --wait -- true")
-        .run()
-        .exits(0)
-        .says(&[]);
+    let at_once = sandbox.words("cudawrap --wait -- true").run();
+    at_once.exits(0).says(&[]);
 }
 
 #[test]
@@ -169,24 +151,16 @@ fn on_a_terminal_one_line_is_rewritten() {
     let sandbox = Sandbox::new("h200x1");
     let first = blocker(&sandbox);
     let line = "cudawrap --wait -- sh -c 'echo runs; :'";
-    let terminal = sandbox
-        .words("script -qec")
-        .args([line, "/dev/null"])
-        .spawn();
+    let terminal = sandbox.words("script -qec").args([line, "/dev/null"]);
+    let terminal = terminal.spawn();
+    let line = "waiting for a device: 1 of 1 in use, 0 ahead of you, 00:0";
     wait::until("it was written twice", || {
-        let text = terminal.stdout();
-        text.matches("in use, 0 ahead of you, 00:0").count() >= 2
+        terminal.stdout().matches(line).count() >= 2
     });
     end(first);
     let shown = terminal.wait().output();
-    assert!(
-        shown.starts_with(
-            "\rcudawrap: waiting for a device: 1 of 1 in use, 0 ahead of you, 00:00, longest held for "
-        ),
-        "{shown:?}"
-    );
-    assert!(
-        shown.ends_with("\r\x1b[Kruns\r\n"),
-        "the line is taken away: {shown:?}"
-    );
+    let begins = format!("\rcudawrap: {line}0, longest held for ");
+    assert!(shown.starts_with(&begins), "{shown:?}");
+    let ends = "\r\x1b[Kruns\r\n";
+    assert!(shown.ends_with(ends), "the line is taken away: {shown:?}");
 }

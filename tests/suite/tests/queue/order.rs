@@ -3,7 +3,7 @@
 
 use std::time::Duration;
 
-use getgpu_tests::{OTHER, somebody};
+use getgpu_tests::{as_other_user, somebody};
 use harness::{Running, Sandbox, Signal, wait};
 
 use crate::waiters::{blocker, end, leased, line_up, order, several};
@@ -11,21 +11,18 @@ use crate::waiters::{blocker, end, leased, line_up, order, several};
 #[test]
 fn first_come_first_served_across_users_and_commands() {
     let sandbox = Sandbox::with("h200x1", "linger = '100ms'");
-    let root = nix::unistd::geteuid().is_root();
     let first = blocker(&sandbox);
     let waiters = (0..8_u32).map(|number| {
         let tag = number.to_string();
-        let script =
-            format!("d=$(getgpu -w 60) && CUDA_VISIBLE_DEVICES=$d sim-cuda --run 0.05 --tag {tag}");
-        let command = if number % 2 == 0 {
-            leased(&sandbox, &tag, "0.05")
-        } else {
-            sandbox.shell("bash", &script)
+        let program = format!("sim-cuda --run 0.05 --tag {tag}");
+        let script = format!("d=$(getgpu -w 60) && CUDA_VISIBLE_DEVICES=$d {program}");
+        let command = match number % 2 {
+            0 => leased(&sandbox, &tag, "0.05"),
+            _ => sandbox.shell("bash", &script),
         };
-        if root && number % 3 == 0 {
-            command.uid(OTHER)
-        } else {
-            command
+        match number % 3 {
+            0 => as_other_user(command),
+            _ => command,
         }
     });
     let waiters = line_up(&sandbox, waiters.collect());
@@ -44,11 +41,10 @@ fn a_call_without_wait_never_overtakes_waiters() {
     let stranger = sandbox.occupy(&sandbox.uuids(), "--memory 1000");
     let waiters = line_up(
         &sandbox,
-        vec![leased(&sandbox, "a", "0.1"), leased(&sandbox, "b", "0.1")],
+        ["a", "b"].map(|tag| leased(&sandbox, tag, "0.1")).into(),
     );
-    somebody(&sandbox, &[])
-        .run()
-        .refuses(1, "no free device: 2 are waiting");
+    let asked = somebody(&sandbox, &[]).run();
+    asked.refuses(1, "no free device: 2 are waiting");
     let early = sandbox.words("cudawrap -- true").run();
     early.refuses(75, "no free device: 2 are waiting");
     // An index is an index.
@@ -129,10 +125,7 @@ fn a_waiter_is_served_inside_what_its_user_reserves_meanwhile() {
     // The device is free for a moment that the waiter does not see.
     waiter[0].signal(Signal::SIGSTOP);
     end(first);
-    sandbox
-        .ask("2 --hold")
-        .exits(0)
-        .prints(&format!("{uuid}\n"));
+    assert_eq!(sandbox.line("2 --hold"), uuid);
     waiter[0].signal(Signal::SIGCONT);
     for running in waiter {
         running.wait().exits(0);

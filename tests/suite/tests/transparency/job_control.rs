@@ -2,8 +2,10 @@
 //! terminal, give the same transcript with the program and with the wrapped program.
 
 use std::os::unix::fs::symlink;
+use std::path::Path;
 use std::time::Duration;
 
+use getgpu_tests::listing;
 use harness::skip::{self, Need};
 use harness::{Running, Sandbox, Terminal, wait};
 
@@ -20,16 +22,10 @@ impl ShellTerminal {
         let path = format!("{}:/usr/bin:/bin", sandbox.text(directory));
         // setsid(1) makes the terminal the controlling one of the new session.
         let words = ["-c", "-w", "bash", "--norc", "--noediting", "-i"];
-        let command = sandbox
-            .command("setsid")
-            .args(words)
-            .env("PATH", path)
-            .env("PS1", "> ")
-            .env("TERM", "dumb");
-        let shell = terminal
-            .all_streams(command)
-            .limit(Duration::from_secs(60))
-            .spawn();
+        let command = sandbox.command("setsid").args(words).env("PATH", path);
+        let command = command.env("PS1", "> ").env("TERM", "dumb");
+        let shell = terminal.all_streams(command).limit(Duration::from_secs(60));
+        let shell = shell.spawn();
         Self { shell, terminal }
     }
 
@@ -106,11 +102,8 @@ fn transcript(sandbox: &Sandbox, directory: &str) -> Vec<String> {
     // `[1] 4711` says a process id; the warning comes when the shell is slower than the
     // stop.
     let job = |line: &str| {
-        line.starts_with('[')
-            && line
-                .split(' ')
-                .nth(1)
-                .is_some_and(|w| w.parse::<u32>().is_ok())
+        let (number, pid) = line.split_once(' ').unwrap_or_default();
+        number.starts_with('[') && pid.trim_end().parse::<u32>().is_ok()
     };
     text.lines()
         .filter(|line| !job(line) && !line.contains("wait_for_job"))
@@ -120,32 +113,22 @@ fn transcript(sandbox: &Sandbox, directory: &str) -> Vec<String> {
 
 #[test]
 fn keys_and_jobs_are_the_same_wrapped_and_not() {
-    if skip::lacks(&[
-        Need::Tool("bash"),
-        Need::Tool("setsid"),
-        Need::Tool("cat"),
-        Need::Tool("sleep"),
-    ]) {
+    if skip::lacks(&["bash", "setsid", "cat", "sleep"].map(Need::Tool)) {
         return;
     }
     let sandbox = Sandbox::new("a100x1");
     for name in ["cat", "sleep"] {
         let program = skip::tool(name).unwrap().canonicalize().unwrap();
-        for directory in ["direct", "wrapped"] {
-            std::fs::create_dir_all(sandbox.path(directory)).unwrap();
-        }
-        symlink(&program, sandbox.path(&format!("direct/{name}"))).unwrap();
-        symlink(&program, sandbox.path(&format!("wrapped/CUDAWRAP_{name}"))).unwrap();
-        symlink(
-            sandbox.path("bin/cudawrap"),
-            sandbox.path(&format!("wrapped/{name}")),
-        )
-        .unwrap();
+        let link = |to: &Path, at: &str| {
+            let at = sandbox.path(at);
+            std::fs::create_dir_all(at.parent().unwrap()).unwrap();
+            symlink(to, at).unwrap();
+        };
+        link(&program, &format!("direct/{name}"));
+        link(&program, &format!("wrapped/CUDAWRAP_{name}"));
+        link(&sandbox.path("bin/cudawrap"), &format!("wrapped/{name}"));
     }
-    let (direct, wrapped) = (
-        transcript(&sandbox, "direct"),
-        transcript(&sandbox, "wrapped"),
-    );
+    let [direct, wrapped] = ["direct", "wrapped"].map(|name| transcript(&sandbox, name));
     assert_eq!(wrapped, direct);
     assert!(direct.len() > 25, "{direct:#?}");
     sandbox.assert_clean(Duration::from_secs(1));
@@ -172,12 +155,7 @@ fn a_waiter_in_the_background_leaves_the_prompt_alone() {
     let sandbox = Sandbox::new("h200x1");
     let _held = sandbox.leased().spawn();
     sandbox.until_running(1);
-    let waiting = || {
-        sandbox
-            .ask("--list")
-            .stderr
-            .contains("1 program waits for a device")
-    };
+    let waiting = || listing::waiting(&sandbox) == 1;
     let mut terminal = ShellTerminal::new(&sandbox, "bin");
     terminal.prompt();
     let quiet = |terminal: &ShellTerminal, what: &str| {

@@ -23,19 +23,13 @@ fn same(how: &str, visible: Option<usize>) {
     let sandbox = Sandbox::new("mig4");
     let uuids = sandbox.uuids();
     wrap(&sandbox, "opt", "app", "probe");
-    let probe = sandbox.path("bin/probe");
-    let (direct, link) = (
-        probe.display().to_string(),
-        sandbox.path("opt/app").display().to_string(),
-    );
-    let named = format!("{} -- {direct}", sandbox.path("bin/cudawrap").display());
+    let [direct, link, cudawrap] =
+        ["bin/probe", "opt/app", "bin/cudawrap"].map(|name| sandbox.text(name));
+    let named = format!("{cudawrap} -- {direct}");
     let lock = sandbox.lock().display().to_string();
     let run = |program: &str, number: usize| -> Facts {
-        let out = sandbox.path(&format!("work/facts{number}"));
-        let script = format!(
-            "exec {how} {program} --out {} --exit 40 'a  b' '' --help",
-            out.display()
-        );
+        let out = sandbox.text(&format!("work/facts{number}"));
+        let script = format!("exec {how} {program} --out {out} --exit 40 'a  b' '' --help");
         let command = sandbox.shell("bash", &script);
         let command = match visible {
             Some(device) => command.visible(&uuids[device]),
@@ -43,7 +37,7 @@ fn same(how: &str, visible: Option<usize>) {
         };
         let outcome = command.run();
         assert_eq!(outcome.code(), Some(40), "{how} {program}: {outcome:#?}");
-        Facts::read(&out)
+        Facts::read(Path::new(&out))
     };
     let see = |facts: &Facts| {
         let mut lines = facts.without(|name, value| left_out(&lock, name, value));
@@ -56,16 +50,11 @@ fn same(how: &str, visible: Option<usize>) {
         let facts = run(program, number);
         let difference = Facts::difference(&see(&facts), &see(&base));
         assert!(difference.is_empty(), "{how} {program}: {difference:#?}");
-        assert_eq!(
-            facts.get("wait"),
-            base.get("wait"),
-            "no child and no zombie"
-        );
+        let waits = [&facts, &base].map(|facts| facts.get("wait"));
+        assert_eq!(waits[0], waits[1], "no child and no zombie");
         let device = facts.visible().unwrap_or("");
-        assert!(
-            uuids.iter().any(|uuid| uuid == device),
-            "{how} {program}: {device}"
-        );
+        let known = uuids.iter().any(|uuid| uuid == device);
+        assert!(known, "{how} {program}: {device}");
         let leased = facts.descriptors_of(Path::new(&lock));
         assert!(!leased.is_empty() && leased.len() <= 2, "{leased:?}");
         let locked = facts.leases(&sandbox, device);
@@ -136,19 +125,13 @@ fn descriptors_are_held_high_and_low_or_where_there_is_room() {
     wrap(&sandbox, "opt", "app", "probe");
     let uuid = sandbox.uuids()[0].clone();
     let numbers = |limit: &str| -> Vec<i32> {
-        let out = sandbox.path(&format!("work/limit{limit}"));
-        let script = format!(
-            "exec launch --nofile {limit} {} --out {}",
-            sandbox.path("opt/app").display(),
-            out.display()
-        );
+        let out = sandbox.text(&format!("work/limit{limit}"));
+        let app = sandbox.text("opt/app");
+        let script = format!("exec launch --nofile {limit} {app} --out {out}");
         let outcome = sandbox.shell("bash", &script).visible(&uuid).run();
         assert_eq!(outcome.code(), Some(0), "{limit}: {outcome:#?}");
-        Facts::read(&out)
-            .descriptors_of(&sandbox.lock())
-            .into_iter()
-            .map(|(fd, _)| fd)
-            .collect()
+        let open = Facts::read(Path::new(&out)).descriptors_of(&sandbox.lock());
+        open.into_iter().map(|(fd, _)| fd).collect()
     };
     assert_eq!(numbers("20000"), [3, 899]);
     assert_eq!(numbers("1024"), [3, 899]);

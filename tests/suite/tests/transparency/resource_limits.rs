@@ -12,46 +12,37 @@ use harness::{Command, Outcome, Sandbox};
 /// of `program` with one of its own statuses.
 #[track_caller]
 fn defined(sandbox: &Sandbox, program: &str, what: &str, outcome: &Outcome) -> bool {
-    let ran = outcome.code() == Some(0);
-    if outcome.code() == Some(127)
-        && outcome
-            .stderr
-            .contains("error while loading shared libraries")
-    {
+    let loader = "error while loading shared libraries";
+    if outcome.code() == Some(127) && outcome.stderr.contains(loader) {
         // The dynamic loader gave up before there was any code of ours.
         return false;
     }
-    if !ran {
-        let own: &[i32] = if program == "getgpu" {
-            &[2, 3, 4]
-        } else {
-            &[125, 126]
-        };
-        assert!(
-            outcome.code().is_some_and(|code| own.contains(&code)),
-            "{what}: {outcome:#?}"
-        );
-        outcome.refuses(outcome.code().unwrap(), "");
-        sandbox.assert_clean(Duration::from_secs(2));
-    }
-    ran
+    let Some(code @ 1..) = outcome.code() else {
+        assert_eq!(outcome.code(), Some(0), "{what}: {outcome:#?}");
+        return true;
+    };
+    let own: &[i32] = if program == "getgpu" {
+        &[2, 3, 4]
+    } else {
+        &[125, 126]
+    };
+    assert!(own.contains(&code), "{what}: {outcome:#?}");
+    outcome.refuses(code, "");
+    sandbox.assert_clean(Duration::from_secs(2));
+    false
 }
 
 /// All ways to a device below the limits that `how` sets; the first is getgpu's own.
 fn ways(sandbox: &Sandbox, how: &str) -> [(&'static str, Command); 3] {
-    let bin = sandbox.text("bin");
-    let out = sandbox.text("work/facts");
-    let shell = |words: &str| sandbox.shell("sh", &format!("exec {how} {words}"));
+    let [bin, app, out] = ["bin", "opt/app", "work/facts"].map(|name| sandbox.text(name));
+    let shell = |words: String| sandbox.shell("sh", &format!("exec {how} {words}"));
     [
-        ("getgpu", shell(&format!("{bin}/getgpu --for 0.2"))),
+        ("getgpu", shell(format!("{bin}/getgpu --for 0.2"))),
         (
             "cudawrap",
-            shell(&format!("{bin}/cudawrap -- {bin}/probe --out {out}")),
+            shell(format!("{bin}/cudawrap -- {bin}/probe --out {out}")),
         ),
-        (
-            "cudawrap",
-            shell(&format!("{} --out {out}", sandbox.text("opt/app"))),
-        ),
+        ("cudawrap", shell(format!("{app} --out {out}"))),
     ]
 }
 
@@ -69,10 +60,8 @@ fn limited(how: &str, works: bool) {
             let facts = Facts::read(&facts);
             let leased = facts.leases(&sandbox, facts.visible().unwrap_or(""));
             let open = facts.descriptors_of(&sandbox.lock());
-            assert!(
-                !leased.is_empty() && leased.len() == open.len(),
-                "{how}: without its lease: {open:?}"
-            );
+            let has_lease = !leased.is_empty() && leased.len() == open.len();
+            assert!(has_lease, "{how}: without its lease: {open:?}");
         }
     }
     sandbox.assert_clean(Duration::from_secs(5));
@@ -127,11 +116,9 @@ fn starts_or_says_why(words: &[&str], status: i32, more: u64) {
     for kib in near.chain((least + 768..least + more).step_by(256)) {
         let outcome = below(kib);
         let aborted = outcome.signal() == Some(nix::libc::SIGABRT);
-        let panicked = outcome.stderr.contains("panicked");
-        assert!(
-            !aborted && !panicked && !outcome.stderr.contains("memory allocation"),
-            "{kib} KiB: {outcome:#?}"
-        );
+        let bad = ["panicked", "memory allocation"];
+        let told = bad.iter().any(|words| outcome.stderr.contains(words));
+        assert!(!aborted && !told, "{kib} KiB: {outcome:#?}");
         if outcome.stderr.contains("not enough memory") {
             outcome.refuses(status, "not enough memory to start in");
             said += 1;
@@ -164,9 +151,8 @@ fn no_more_processes() {
         let outcome = command.run();
         assert!(!defined(&sandbox, program, how, &outcome), "{outcome:#?}");
         let status = if program == "getgpu" { 4 } else { 125 };
-        outcome
-            .exits(status)
-            .mentions("Resource temporarily unavailable");
+        let line = "Resource temporarily unavailable";
+        outcome.exits(status).mentions(line);
     }
 }
 
@@ -178,20 +164,14 @@ fn no_file_may_grow() {
     let sandbox = Sandbox::new("mig4");
     // The answer goes into a file of the harness: SIGXFSZ or EFBIG, and nothing stays
     // reserved.
-    let outcome = sandbox
-        .shell(
-            "sh",
-            "exec 2>/dev/null; exec prlimit --fsize=0 getgpu --for 60",
-        )
-        .run();
+    let script = "exec 2>/dev/null; exec prlimit --fsize=0 getgpu --for 60";
+    let outcome = sandbox.shell("sh", script).run();
     assert_ne!(outcome.code(), Some(0));
     outcome.prints("");
     sandbox.assert_clean(Duration::from_secs(2));
     // A program writes nothing of ours on its way.
-    sandbox
-        .shell("sh", "exec prlimit --fsize=0 cudawrap -- true")
-        .run()
-        .exits(0);
+    let script = "exec prlimit --fsize=0 cudawrap -- true";
+    sandbox.shell("sh", script).run().exits(0);
 }
 
 #[test]
@@ -202,15 +182,10 @@ fn a_command_line_that_just_fits() {
     // An argument of 128 KiB is the longest there is; a limit of 512 KiB of stack leaves
     // 128 KiB for all of them.
     let run = |program: &[&str], filler: usize| {
-        let words = vec!["x".repeat(1000); filler / 1000];
-        let command = sandbox
-            .words("prlimit --stack=2097152")
-            .args(program)
-            .args(words);
-        command
-            .args(["x".repeat(filler % 1000 + 1)])
-            .visible(&uuid)
-            .run()
+        let mut words = vec!["x".repeat(1000); filler / 1000];
+        words.push("x".repeat(filler % 1000 + 1));
+        let command = sandbox.words("prlimit --stack=2097152").visible(&uuid);
+        command.args(program).args(words).run()
     };
     let direct = [probe.to_str().unwrap()];
     let fits = |filler: &usize| run(&direct, *filler).code() == Some(0);
@@ -245,12 +220,11 @@ fn every_exit_status() {
     let app = wrap(&sandbox, "opt", "app", "probe");
     let uuid = sandbox.uuids()[0].clone();
     for code in 0..=255 {
-        let outcome = sandbox
-            .command(&app)
-            .visible(&uuid)
+        let command = sandbox.command(&app).visible(&uuid);
+        command
             .args(["--exit", &code.to_string()])
-            .run();
-        assert_eq!(outcome.code(), Some(code));
+            .run()
+            .exits(code);
     }
 }
 
@@ -262,10 +236,8 @@ fn every_signal_with_its_core_flag() {
     let stops = [17, 18, 19, 20, 21, 22, 23, 28];
     for signal in (1..=31).filter(|signal| !stops.contains(signal)) {
         let run = |program: &std::path::Path| {
-            let script = format!(
-                "ulimit -c 100000; exec {} --kill {signal}",
-                program.display()
-            );
+            let program = program.display();
+            let script = format!("ulimit -c 100000; exec {program} --kill {signal}");
             let command = sandbox.shell("bash", &script).visible(&sandbox.uuids()[0]);
             let status = command.run().status;
             (status.signal(), status.core_dumped())
