@@ -7,7 +7,7 @@ use std::path::Path;
 
 use nix::sys::stat::Mode;
 use sim_node::Folder;
-use sim_nvml::install::Damage;
+use sim_nvml::install::{self, Damage};
 
 use crate::{Sandbox, binaries, signals, watcher};
 
@@ -73,12 +73,11 @@ impl Builder {
         let folder =
             Folder::create(root.join("node"), &own(&self.node, &root)).expect("the simulated node");
         let node = folder.node().expect("the simulated node");
+        let lib = root.join("lib");
         if let Some(damage) = self.damage {
-            sim_nvml::install::install_damaged(&root.join("lib"), damage)
-                .expect("a damaged library");
+            install::install_damaged(&lib, damage).expect("a damaged library");
         } else if self.library {
-            sim_nvml::install::install(&root.join("lib"), node.version)
-                .expect("the simulated library");
+            install::install(&lib, node.version).expect("the simulated library");
         }
         let sandbox = Sandbox::put_together(temporary, folder);
         sandbox.set_settings(&self.settings);

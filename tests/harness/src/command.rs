@@ -4,7 +4,7 @@
 
 use std::ffi::{OsStr, OsString};
 use std::fs::File;
-use std::io::ErrorKind;
+use std::io::{Error, ErrorKind};
 use std::os::unix::process::CommandExt;
 use std::path::{Path, PathBuf};
 use std::process::Stdio;
@@ -33,21 +33,15 @@ impl Command {
             program.to_owned()
         };
         let mut inner = std::process::Command::new(program);
-        inner
-            .env_clear()
-            .stdin(Stdio::null())
-            .process_group(0)
-            .current_dir(sandbox.path("work"));
-        inner
-            .env("PATH", path(&bin))
-            .env("HOME", sandbox.path("home"))
-            .env("LC_ALL", "C");
-        inner
-            .env("SIM_NODE", sandbox.folder().root())
-            .env("LD_LIBRARY_PATH", sandbox.path("lib"));
-        inner
-            .env("GETGPU_LOCK", sandbox.lock())
-            .env("GETGPU_CONFIG", sandbox.settings_file());
+        inner.env_clear().stdin(Stdio::null()).process_group(0);
+        inner.current_dir(sandbox.path("work"));
+        let machine = "/usr/local/sbin:/usr/local/bin:/usr/sbin:/usr/bin:/sbin:/bin";
+        inner.env("PATH", format!("{}:{machine}", bin.display()));
+        inner.env("LC_ALL", "C").env("HOME", sandbox.path("home"));
+        inner.env("SIM_NODE", sandbox.folder().root());
+        inner.env("LD_LIBRARY_PATH", sandbox.path("lib"));
+        inner.env("GETGPU_LOCK", sandbox.lock());
+        inner.env("GETGPU_CONFIG", sandbox.settings_file());
         Self {
             inner,
             limit: wait::LONG,
@@ -132,16 +126,21 @@ impl Command {
         self
     }
 
-    /// Starts it.
-    #[track_caller]
-    pub fn spawn(mut self) -> Running {
+    /// Its output goes to these, unless it goes elsewhere.
+    fn files(&mut self) -> (File, File) {
         let file = || tempfile::tempfile_in(&self.work).expect("a file for output");
         let (out, err) = (file(), file());
         let copy = |file: &File| file.try_clone().expect("a second descriptor for output");
-        self.inner
-            .stdout(self.stdout.take().unwrap_or_else(|| copy(&out).into()));
-        self.inner
-            .stderr(self.stderr.take().unwrap_or_else(|| copy(&err).into()));
+        let stdout = self.stdout.take().unwrap_or_else(|| copy(&out).into());
+        let stderr = self.stderr.take().unwrap_or_else(|| copy(&err).into());
+        self.inner.stdout(stdout).stderr(stderr);
+        (out, err)
+    }
+
+    /// Starts it.
+    #[track_caller]
+    pub fn spawn(mut self) -> Running {
+        let (out, err) = self.files();
         let words: Vec<OsString> = std::iter::once(self.inner.get_program())
             .chain(self.inner.get_args())
             .map(OsStr::to_owned)
@@ -151,9 +150,8 @@ impl Command {
         // A script that was just written is open for writing in the child of a test
         // beside this one, until that has executed its program.
         wait::holds_within(wait::LONG, || {
-            let busy = child
-                .as_ref()
-                .is_err_and(|error| error.kind() == ErrorKind::ExecutableFileBusy);
+            let is_busy = |error: &Error| error.kind() == ErrorKind::ExecutableFileBusy;
+            let busy = child.as_ref().is_err_and(is_busy);
             if busy {
                 child = self.inner.spawn();
             }
@@ -167,10 +165,7 @@ impl Command {
     /// starts it in a way of his own.
     #[track_caller]
     pub fn parts(mut self) -> (std::process::Command, File, File) {
-        let file = || tempfile::tempfile_in(&self.work).expect("a file for output");
-        let (out, err) = (file(), file());
-        let copy = |file: &File| file.try_clone().expect("a second descriptor for output");
-        self.inner.stdout(copy(&out)).stderr(copy(&err));
+        let (out, err) = self.files();
         (self.inner, out, err)
     }
 
@@ -179,12 +174,4 @@ impl Command {
     pub fn run(self) -> Outcome {
         self.spawn().wait()
     }
-}
-
-fn path(bin: &Path) -> OsString {
-    let machine = "/usr/local/sbin:/usr/local/bin:/usr/sbin:/usr/bin:/sbin:/bin";
-    let mut path = bin.as_os_str().to_owned();
-    path.push(":");
-    path.push(machine);
-    path
 }

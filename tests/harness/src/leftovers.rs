@@ -4,7 +4,6 @@
 
 use std::fs;
 use std::os::unix::fs::{FileTypeExt, MetadataExt};
-use std::path::Path;
 use std::time::Duration;
 
 use nix::fcntl::{FcntlArg, OFlag, fcntl, open};
@@ -27,20 +26,16 @@ pub struct Holder {
 impl Sandbox {
     /// The holders that live now.
     pub fn holders(&self) -> Vec<Holder> {
-        let named = |pid: &i32| read(*pid, "comm").trim_end() == "getgpu-hold" && alive(*pid);
-        let ours = pids()
-            .into_iter()
-            .filter(named)
-            .filter(|pid| self.has_lock_open(*pid));
-        ours.filter_map(|pid| {
+        let mut found = pids();
+        found.retain(|pid| read(*pid, "comm").trim_end() == "getgpu-hold" && alive(*pid));
+        found.retain(|pid| self.has_lock_open(*pid));
+        let holder = |pid| {
             let uid = fs::metadata(format!("/proc/{pid}")).ok()?.uid();
-            let words = read(pid, "cmdline")
-                .split_terminator('\0')
-                .map(str::to_owned)
-                .collect();
+            let line = read(pid, "cmdline");
+            let words = line.split_terminator('\0').map(str::to_owned).collect();
             Some(Holder { pid, uid, words })
-        })
-        .collect()
+        };
+        found.into_iter().filter_map(holder).collect()
     }
 
     /// Whether anything at all is locked.
@@ -65,18 +60,11 @@ impl Sandbox {
 
     /// The names beside the lock, which should be none.
     pub fn beside_lock(&self) -> Vec<String> {
-        let directory = self
-            .lock()
-            .parent()
-            .map(Path::to_owned)
-            .expect("the lock's directory");
-        let entries = fs::read_dir(directory)
-            .expect("the lock's directory")
-            .flatten();
-        entries
-            .map(|entry| entry.file_name().to_string_lossy().into_owned())
-            .filter(|name| name != "lock")
-            .collect()
+        let entries = fs::read_dir(self.path("run")).expect("the lock's directory");
+        let names = entries
+            .flatten()
+            .map(|entry| entry.file_name().to_string_lossy().into_owned());
+        names.filter(|name| name != "lock").collect()
     }
 
     /// Asserts that nothing is left within `limit`, and five times that on a machine under
@@ -86,15 +74,9 @@ impl Sandbox {
         let limit = 5 * limit;
         let clean = wait::holds_within(limit, || self.holders().is_empty() && !self.locked());
         let (holders, locked) = (self.holders(), self.locked());
-        assert!(
-            clean,
-            "left behind after {limit:?}: locked: {locked}, holders: {holders:#?}"
-        );
-        assert_eq!(
-            self.beside_lock(),
-            Vec::<String>::new(),
-            "files left beside the lock"
-        );
+        let left = format!("left behind after {limit:?}: locked: {locked}, holders: {holders:#?}");
+        assert!(clean, "{left}");
+        assert_eq!(self.beside_lock(), [""; 0], "files left beside the lock");
     }
 
     /// Live processes of this sandbox: by their environment, or because they have its
@@ -134,20 +116,14 @@ impl Sandbox {
         // The lock itself and nothing it may point to: a test that plants a link to
         // /dev/null there must not end with every process of the machine that has that
         // open.
-        let Ok(lock) = fs::symlink_metadata(self.lock()) else {
+        let lock = fs::symlink_metadata(self.lock()).ok();
+        let Some(lock) = lock.filter(|lock| lock.file_type().is_fifo()) else {
             return false;
         };
-        if !lock.file_type().is_fifo() {
-            return false;
-        }
-        let open = fs::read_dir(format!("/proc/{pid}/fd"))
-            .into_iter()
-            .flatten()
-            .flatten();
-        let files = open.filter_map(|entry| fs::metadata(entry.path()).ok());
-        files
-            .into_iter()
-            .any(|file| (file.dev(), file.ino()) == (lock.dev(), lock.ino()))
+        let open = fs::read_dir(format!("/proc/{pid}/fd"));
+        let open = open.into_iter().flatten().flatten();
+        let mut files = open.filter_map(|entry| fs::metadata(entry.path()).ok());
+        files.any(|file| (file.dev(), file.ino()) == (lock.dev(), lock.ino()))
     }
 }
 
@@ -160,13 +136,11 @@ pub(crate) fn alive(pid: i32) -> bool {
 
 fn pids() -> Vec<i32> {
     let entries = fs::read_dir("/proc").expect("/proc").flatten();
-    entries
-        .filter_map(|entry| entry.file_name().to_str()?.parse().ok())
-        .collect()
+    let numbers = entries.filter_map(|entry| entry.file_name().to_str()?.parse().ok());
+    numbers.collect()
 }
 
 fn read(pid: i32, file: &str) -> String {
-    fs::read(format!("/proc/{pid}/{file}"))
-        .map(|bytes| String::from_utf8_lossy(&bytes).into_owned())
-        .unwrap_or_default()
+    let bytes = fs::read(format!("/proc/{pid}/{file}")).unwrap_or_default();
+    String::from_utf8_lossy(&bytes).into_owned()
 }

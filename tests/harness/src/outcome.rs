@@ -77,21 +77,16 @@ impl Outcome {
     /// Asserts the lines of standard error, whole and all of them.
     #[track_caller]
     pub fn says(&self, lines: &[&str]) -> &Self {
-        assert_eq!(
-            self.stderr.lines().collect::<Vec<_>>(),
-            lines,
-            "standard error of {self:#?}"
-        );
+        let said: Vec<&str> = self.stderr.lines().collect();
+        assert_eq!(said, lines, "standard error of {self:#?}");
         self
     }
 
     /// Asserts that some line of standard error holds `part`.
     #[track_caller]
     pub fn mentions(&self, part: &str) -> &Self {
-        assert!(
-            self.stderr.lines().any(|line| line.contains(part)),
-            "no line has {part:?}: {self:#?}"
-        );
+        let said = self.stderr.lines().any(|line| line.contains(part));
+        assert!(said, "no line has {part:?}: {self:#?}");
         self
     }
 
@@ -122,16 +117,11 @@ impl Outcome {
         let program = started.filter(|name| ours.contains(name)).unwrap_or(said);
         assert!(ours.contains(&program), "none of ours: {self:#?}");
         let hint = format!("{program}: hint: ");
-        let lines: Vec<&str> = self
-            .stderr
-            .lines()
-            .filter(|line| !line.starts_with(&hint))
-            .collect();
+        let lines = self.stderr.lines();
+        let lines: Vec<&str> = lines.filter(|line| !line.starts_with(&hint)).collect();
         assert_eq!(lines.len(), 1, "one line: {self:#?}");
-        assert!(
-            lines[0].starts_with(&format!("{program}: ")) && lines[0].contains(line),
-            "not {line:?}: {self:#?}"
-        );
+        let is_it = lines[0].starts_with(&format!("{program}: ")) && lines[0].contains(line);
+        assert!(is_it, "not {line:?}: {self:#?}");
         self
     }
 
@@ -151,14 +141,9 @@ impl Outcome {
     #[track_caller]
     pub fn line(&self) -> String {
         self.exits(0);
-        let line = self
-            .stdout
-            .strip_suffix('\n')
-            .unwrap_or_else(|| panic!("no whole line: {self:#?}"));
-        assert!(
-            !line.is_empty() && !line.contains('\n'),
-            "not one line: {self:#?}"
-        );
+        let line = self.stdout.strip_suffix('\n').unwrap_or("");
+        let is_one = !line.is_empty() && !line.contains('\n');
+        assert!(is_one, "not one whole line: {self:#?}");
         line.to_owned()
     }
 }

@@ -3,6 +3,9 @@
 
 use std::time::Duration;
 
+use nix::sys::signal::{Signal, kill};
+use nix::unistd::Pid;
+
 use crate::{Command, Running, Sandbox, wait};
 
 impl Sandbox {
@@ -35,10 +38,7 @@ impl Sandbox {
         for pid in self.processes() {
             let name = std::fs::read_to_string(format!("/proc/{pid}/comm")).unwrap_or_default();
             if name.trim_end() == "sim-cuda" {
-                let _ = nix::sys::signal::kill(
-                    nix::unistd::Pid::from_raw(pid),
-                    nix::sys::signal::Signal::SIGKILL,
-                );
+                let _ = kill(Pid::from_raw(pid), Signal::SIGKILL);
             }
         }
     }

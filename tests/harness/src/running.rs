@@ -108,11 +108,8 @@ impl Running {
 
 /// Read at places of its own choice, since the file's offset is also the writer's.
 pub fn written(file: &File) -> String {
-    let mut bytes = vec![
-        0;
-        usize::try_from(file.metadata().expect("size of the output").len())
-            .expect("it fits")
-    ];
+    let size = file.metadata().expect("size of the output").len();
+    let mut bytes = vec![0; size as usize];
     let read = file.read_at(&mut bytes, 0).expect("read the output");
     String::from_utf8_lossy(&bytes[..read]).into_owned()
 }

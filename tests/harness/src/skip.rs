@@ -38,22 +38,22 @@ impl Need {
     fn missing(self) -> Option<String> {
         let root = nix::unistd::geteuid().is_root();
         let (there, why) = match self {
-            Self::Root => (root, "not run as root".to_owned()),
-            Self::Tool(name) => (tool(name).is_some(), format!("{name} is not installed")),
-            Self::Mounts => (
-                root && works(&["unshare", "-m", "true"]),
-                "no mount namespaces here".to_owned(),
-            ),
+            Self::Root => (root, "not run as root"),
+            Self::Tool(name) => (tool(name).is_some(), name),
+            Self::Mounts => (root && works("unshare -m true"), "no mount namespaces here"),
             Self::UserNamespace => {
-                #[rustfmt::skip]
-                let plain = [
-                    "setpriv", "--reuid=1001", "--clear-groups", "unshare", "-Ur", "true",
-                ];
-                (
-                    works(if root { &plain } else { &plain[3..] }),
-                    "no user namespaces for ordinary users here".to_owned(),
-                )
+                let plain = if root {
+                    "setpriv --reuid=1001 --clear-groups "
+                } else {
+                    ""
+                };
+                let there = works(&format!("{plain}unshare -Ur true"));
+                (there, "no user namespaces for ordinary users here")
             }
+        };
+        let why = match self {
+            Self::Tool(name) => format!("{name} is not installed"),
+            _ => why.to_owned(),
         };
         (!there).then_some(why)
     }
@@ -70,10 +70,10 @@ pub fn tool(name: &str) -> Option<PathBuf> {
         })
 }
 
-fn works(words: &[&str]) -> bool {
-    let mut command = Command::new(words[0]);
+fn works(line: &str) -> bool {
+    let mut command = Command::new("sh");
     command
-        .args(&words[1..])
+        .args(["-c", line])
         .stdout(Stdio::null())
         .stderr(Stdio::null());
     command.status().is_ok_and(|status| status.success())
