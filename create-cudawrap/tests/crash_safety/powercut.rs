@@ -65,19 +65,15 @@ impl<'a> Bench<'a> {
     }
 
     fn copy(&self, from: &str, to: &str) {
-        must(
-            Command::new("cp")
-                .arg("--sparse=always")
-                .args([self.image(from), self.image(to)]),
-        );
+        let mut copy = Command::new("cp");
+        let images = [from, to].map(|name| self.image(name));
+        must(copy.arg("--sparse=always").args(images));
     }
 
     fn mount(&self, image: &str) {
         let image = self.image(image).display().to_string();
-        mount(
-            &["-o", self.disk.options, &image],
-            &self.sandbox.path("app"),
-        );
+        let words = ["-o", self.disk.options, &image];
+        mount(&words, &self.sandbox.path("app"));
     }
 
     fn unmount(&self) {
@@ -110,10 +106,8 @@ impl<'a> Bench<'a> {
     /// Runs `start` up to `call` (to its end if there is none), cuts the power, and looks
     /// at what is there afterwards.
     fn trial(&self, start: &Start, call: Option<&Call>, cut: Cut) {
-        let what = format!(
-            "{}: {}, {cut:?}, killed at {call:?}",
-            self.disk.name, start.name
-        );
+        let (disk, name) = (self.disk.name, start.name);
+        let what = format!("{disk}: {name}, {cut:?}, killed at {call:?}");
         self.copy("start", "disk");
         self.mount("disk");
         let before = program(&self.sandbox, start.program);
@@ -127,19 +121,17 @@ impl<'a> Bench<'a> {
         self.unmount();
         self.mount("cut");
         let names = self.sandbox.names("app").join(" ");
+        let as_said = call.is_some() || names == start.end;
         assert!(
-            call.is_some() || names == start.end,
+            as_said,
             "{what}: it was reported as done, and there is {names}"
         );
         complete(&self.sandbox, start, &what);
         if !start.args.contains(&"--undo") {
             assert_eq!(again(&self.sandbox, &["--undo", "x"]).0, 0, "{what}: undo");
         }
-        assert_eq!(
-            program(&self.sandbox, "app/x"),
-            before,
-            "{what}: another file than before"
-        );
+        let after = program(&self.sandbox, "app/x");
+        assert_eq!(after, before, "{what}: another file than before");
         self.unmount();
     }
 }
@@ -147,11 +139,7 @@ impl<'a> Bench<'a> {
 fn all_on(disk: &Disk) -> usize {
     let base = tempfile::tempdir().unwrap();
     let bench = Bench::new(disk, base.path());
-    let cuts: &[Cut] = if harness::full() {
-        &[Cut::AtOnce, Cut::AfterSync]
-    } else {
-        &[Cut::AtOnce]
-    };
+    let cuts = &[Cut::AtOnce, Cut::AfterSync][..harness::size(1, 2)];
     let mut images = 0;
     for start in STARTS {
         bench.prepare(start);

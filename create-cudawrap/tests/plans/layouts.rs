@@ -76,12 +76,8 @@ pub(crate) fn layouts() -> impl Iterator<Item = Layout> {
     });
     three.flat_map(|[x, hidden, tmp]| {
         OTHERS.iter().map(move |others| {
-            let mut entries = vec![
-                (X, x),
-                (HIDDEN, hidden),
-                (TMP, tmp),
-                ("p", Thing::Program('P')),
-            ];
+            let program = ("p", Thing::Program('P'));
+            let mut entries = vec![(X, x), (HIDDEN, hidden), (TMP, tmp), program];
             entries.extend(others.iter().copied());
             Layout { entries }
         })
@@ -91,21 +87,16 @@ pub(crate) fn layouts() -> impl Iterator<Item = Layout> {
 /// A new file.
 pub(crate) fn file(path: &Path, text: &str, mode: u32) {
     use std::io::Write;
-    let mut file = std::fs::OpenOptions::new()
-        .write(true)
-        .create_new(true)
-        .mode(mode)
-        .open(path)
-        .unwrap();
+    let mut options = std::fs::OpenOptions::new();
+    options.write(true).create_new(true).mode(mode);
+    let mut file = options.open(path).unwrap();
     file.write_all(text.as_bytes()).unwrap();
 }
 
 /// A file of its own that has the mark of a cudawrap: this test program.
 pub(crate) fn put_cudawrap(path: &Path) {
     let this = std::env::current_exe().unwrap();
-    let status = std::process::Command::new("cp")
-        .arg(this)
-        .arg(path)
-        .status();
+    let words = [this.as_path(), path];
+    let status = std::process::Command::new("cp").args(words).status();
     assert!(status.unwrap().success());
 }

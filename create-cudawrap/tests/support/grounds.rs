@@ -49,9 +49,8 @@ impl Kind {
     pub(crate) fn there(self) -> bool {
         let known = std::fs::read_to_string("/proc/filesystems").unwrap_or_default();
         let kernel = |name: &str| {
-            known
-                .lines()
-                .any(|line| line.split_whitespace().last() == Some(name))
+            let mut last = known.lines().map(|line| line.split_whitespace().last());
+            last.any(|last| last == Some(name))
         };
         match self {
             Self::Here | Self::Tmpfs => true,
@@ -122,13 +121,12 @@ impl Ground {
         if layered && is_overlay(&self.app()) {
             unmount(&self.app());
         }
-        for dir in [
-            self.app(),
-            self.sandbox.path("state"),
-            self.base.join("upper"),
-            self.base.join("work"),
-        ] {
-            empty(&dir);
+        let base = ["upper", "work"].map(|name| self.base.join(name));
+        for dir in base
+            .iter()
+            .chain([&self.app(), &self.sandbox.path("state")])
+        {
+            empty(dir);
         }
         (start.files)(&self.sandbox);
         if layered {
@@ -163,20 +161,15 @@ pub(crate) fn unmount(path: &Path) {
 
 fn is_overlay(path: &Path) -> bool {
     let mounts = std::fs::read_to_string("/proc/thread-self/mounts").unwrap();
-    mounts
-        .lines()
-        .any(|line| line.starts_with(&format!("overlay {} ", path.display())))
+    mounts.contains(&format!("\noverlay {} ", path.display()))
 }
 
 fn empty(dir: &Path) {
     for entry in std::fs::read_dir(dir).unwrap() {
         let path = entry.unwrap().path();
-        let is_dir = path.symlink_metadata().unwrap().is_dir();
-        if is_dir {
-            std::fs::remove_dir_all(path)
-        } else {
-            std::fs::remove_file(path)
+        match path.symlink_metadata().unwrap().is_dir() {
+            true => std::fs::remove_dir_all(path).unwrap(),
+            false => std::fs::remove_file(path).unwrap(),
         }
-        .unwrap();
     }
 }
