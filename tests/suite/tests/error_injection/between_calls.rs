@@ -15,11 +15,10 @@ use nix::sys::signal::kill;
 use nix::sys::stat::Mode;
 use nix::unistd::Pid;
 
-use super::lacks_tracer;
+use super::{is_one_of, lacks_tracer};
 
 fn is_program(pid: i32) -> bool {
-    let executable = std::fs::read_link(format!("/proc/{pid}/exe"));
-    executable.is_ok_and(|exe| exe.ends_with("true") || exe.ends_with("CUDAWRAP_app"))
+    is_one_of(pid, &["true", "CUDAWRAP_app"])
 }
 
 /// Follows `command` and calls `look` before each system call, with its number; its exit
@@ -154,10 +153,9 @@ fn a_reservation_that_is_ending_keeps_its_device_from_nobody() {
     if lacks_tracer() {
         return;
     }
+    #[rustfmt::skip]
     let cases: [&[&str]; 3] = [
-        &["cudawrap", "--", "true"],
-        &["cudawrap", "named", "true"],
-        &["getgpu", "--for=0.1"],
+        &["cudawrap", "--", "true"], &["cudawrap", "named", "true"], &["getgpu", "--for=0.1"],
     ];
     all_at_once(cases, |words| {
         let calls = ended_before(words, usize::MAX);

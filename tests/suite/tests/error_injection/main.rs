@@ -17,3 +17,9 @@ fn lacks_tracer() -> bool {
     }
     !inject::SUPPORTED
 }
+
+/// Whether a process has become the user's program, by how its file may be called.
+fn is_one_of(pid: i32, names: &[&str]) -> bool {
+    let executable = std::fs::read_link(format!("/proc/{pid}/exe"));
+    executable.is_ok_and(|exe| names.iter().any(|name| exe.ends_with(name)))
+}

@@ -12,7 +12,7 @@ use harness::{Command, Sandbox, Signal, wait, written};
 use nix::sys::signal::kill;
 use nix::unistd::Pid;
 
-use super::lacks_tracer;
+use super::{is_one_of, lacks_tracer};
 
 /// What stands before the command starts.
 const SETTINGS: &str = "linger = '50ms'\nreserve_for = '5s'";
@@ -38,13 +38,9 @@ enum Rival {
     ReplacesLock,
 }
 
+#[rustfmt::skip]
 const RIVALS: [Rival; 7] = [
-    Rival::Exits,
-    Rival::Confirms,
-    Rival::Reserves,
-    Rival::Stops,
-    Rival::Drains,
-    Rival::Releases,
+    Rival::Exits, Rival::Confirms, Rival::Reserves, Rival::Stops, Rival::Drains, Rival::Releases,
     Rival::ReplacesLock,
 ];
 
@@ -70,8 +66,7 @@ const CASES: [Case; 9] = [
 ];
 
 fn is_program(pid: i32) -> bool {
-    let executable = std::fs::read_link(format!("/proc/{pid}/exe"));
-    executable.is_ok_and(|exe| exe.ends_with("sim-cuda") || exe.ends_with("CUDAWRAP_app"))
+    is_one_of(pid, &["sim-cuda", "CUDAWRAP_app"])
 }
 
 /// A program on a device of its own, or none where none is free. It is no child of this
@@ -82,12 +77,10 @@ fn resident(sandbox: &Sandbox) -> Option<Pid> {
     let pid = Pid::from_raw(text.parse().unwrap());
     // A program that has ended may stay a zombie, which has no executable.
     let gone = || std::fs::read_link(format!("/proc/{pid}/exe")).is_err();
+    let is_it = |one: &sim_node::Record| one.pid == pid.as_raw().cast_unsigned();
     wait::until("it runs, or found none", || {
         let running = sandbox.folder().running().unwrap_or_default();
-        running
-            .iter()
-            .any(|one| one.pid == pid.as_raw().cast_unsigned())
-            || gone()
+        running.iter().any(is_it) || gone()
     });
     (!gone()).then_some(pid)
 }
@@ -151,12 +144,9 @@ fn run(case: &Case, rival: Option<Rival>, at: usize) -> usize {
     });
     let said = written(&err);
     assert!(!story.hung, "{what}: it does not end");
-    assert!(
-        case.statuses.contains(&story.status),
-        "{what}: {}: {said}",
-        story.status
-    );
-    if story.status != 0 {
+    let status = story.status;
+    assert!(case.statuses.contains(&status), "{what}: {status}: {said}");
+    if status != 0 {
         assert!(said.contains(": "), "{what}: without a line: {said}");
     }
     // Programs under two locks do not see each other, which is why it is root's.
