@@ -20,7 +20,7 @@ mod state;
 use std::ffi::OsString;
 use std::fs;
 use std::os::unix::ffi::OsStrExt;
-use std::path::{Path, PathBuf};
+use std::path::PathBuf;
 use std::time::Duration;
 
 #[derive(Default)]
@@ -79,14 +79,11 @@ fn flags(mut words: impl Iterator<Item = OsString>) -> Flags {
         if !matches!(name, "--out" | "--until" | "--sleep" | "--exit" | "--kill") {
             continue;
         }
-        let value = words
-            .next()
-            .unwrap_or_else(|| fail("a flag without its value"));
+        let value = words.next();
+        let value = value.unwrap_or_else(|| fail("a flag without its value"));
         let number = || {
-            value
-                .to_str()
-                .and_then(|text| text.parse::<f64>().ok())
-                .unwrap_or_else(|| fail("not a number"))
+            let number = value.to_str().and_then(|text| text.parse::<f64>().ok());
+            number.unwrap_or_else(|| fail("not a number"))
         };
         match name {
             "--out" => flags.out = Some(value.into()),
@@ -104,18 +101,14 @@ fn facts() -> String {
     let mut facts = String::new();
     let mut fact = |name: &str, value: &str| facts.push_str(&format!("{name} {value}\n"));
     for (number, argument) in std::env::args_os().enumerate() {
-        fact(
-            &format!("arg{number}"),
-            &argument.as_bytes().escape_ascii().to_string(),
-        );
+        let argument = argument.as_bytes().escape_ascii();
+        fact(&format!("arg{number}"), &argument.to_string());
     }
     let mut variables: Vec<_> = std::env::vars_os().collect();
     variables.sort();
     for (name, value) in variables {
-        fact(
-            &format!("env {}", name.as_bytes().escape_ascii()),
-            &value.as_bytes().escape_ascii().to_string(),
-        );
+        let [name, value] = [&name, &value].map(|word| word.as_bytes().escape_ascii().to_string());
+        fact(&format!("env {name}"), &value);
     }
     let link = |path: &str| {
         fs::read_link(path).map_or_else(|error| error.to_string(), |to| to.display().to_string())
@@ -124,23 +117,14 @@ fn facts() -> String {
     fact("exe", &link("/proc/self/exe"));
     fact("cwd", &link("/proc/self/cwd"));
     let stat = fs::read_to_string("/proc/self/stat").unwrap_or_default();
-    let fields: Vec<&str> = stat
-        .rsplit_once(") ")
-        .map_or("", |(_, rest)| rest)
-        .split(' ')
-        .collect();
+    let fields = stat.rsplit_once(") ").map_or("", |(_, rest)| rest);
+    let fields: Vec<&str> = fields.split(' ').collect();
+    #[rustfmt::skip]
     let wanted_fields = [
-        ("ppid", 4),
-        ("pgrp", 5),
-        ("session", 6),
-        ("tty", 7),
-        ("foreground", 8),
-        ("nice", 19),
+        ("ppid", 4), ("pgrp", 5), ("session", 6), ("tty", 7), ("foreground", 8), ("nice", 19),
+        ("rt_priority", 40), ("policy", 41),
     ];
-    for (name, field) in wanted_fields
-        .into_iter()
-        .chain([("rt_priority", 40), ("policy", 41)])
-    {
+    for (name, field) in wanted_fields {
         fact(name, fields.get(field - 3).copied().unwrap_or("?"));
     }
     let wanted = "Name Umask Uid Gid Groups SigPnd ShdPnd SigBlk SigIgn SigCgt CapEff NoNewPrivs Seccomp Threads Cpus_allowed_list";
@@ -150,15 +134,10 @@ fn facts() -> String {
             fact(name, value.trim());
         }
     }
-    for line in fs::read_to_string("/proc/self/limits")
-        .unwrap_or_default()
-        .lines()
-        .skip(1)
-    {
-        fact(
-            "limit",
-            &line.split_ascii_whitespace().collect::<Vec<_>>().join(" "),
-        );
+    let limits = fs::read_to_string("/proc/self/limits").unwrap_or_default();
+    for line in limits.lines().skip(1) {
+        let words: Vec<&str> = line.split_ascii_whitespace().collect();
+        fact("limit", &words.join(" "));
     }
     #[rustfmt::skip]
     let cases = [
@@ -172,21 +151,13 @@ fn facts() -> String {
     for (name, value) in state::facts() {
         fact(name, &value);
     }
-    fact(
-        "children",
-        fs::read_to_string("/proc/thread-self/children")
-            .unwrap_or_default()
-            .trim(),
-    );
+    let children = fs::read_to_string("/proc/thread-self/children").unwrap_or_default();
+    fact("children", children.trim());
     for fd in descriptors() {
         let path = format!("/proc/self/fd/{fd}");
         let info = fs::read_to_string(format!("/proc/self/fdinfo/{fd}")).unwrap_or_default();
-        let flags = info
-            .lines()
-            .find_map(|line| line.strip_prefix("flags:"))
-            .unwrap_or("?")
-            .trim()
-            .to_owned();
+        let mut flags = info.lines().filter_map(|line| line.strip_prefix("flags:"));
+        let flags = flags.next().unwrap_or("?").trim();
         fact(&format!("fd{fd}"), &format!("{flags} {}", link(&path)));
         for lock in info.lines().filter_map(|line| line.strip_prefix("lock:")) {
             fact(&format!("lock{fd}"), &range_of(lock));
@@ -205,18 +176,10 @@ fn range_of(lock: &str) -> String {
 
 /// Open descriptors, without the one of the look itself.
 fn descriptors() -> Vec<u32> {
-    let entries = fs::read_dir("/proc/self/fd")
-        .into_iter()
-        .flatten()
-        .flatten();
-    let mut numbers: Vec<u32> = entries
-        .filter_map(|entry| entry.file_name().to_str()?.parse().ok())
-        .collect();
-    numbers.retain(|fd| {
-        Path::new(&format!("/proc/self/fd/{fd}"))
-            .symlink_metadata()
-            .is_ok()
-    });
+    let entries = fs::read_dir("/proc/self/fd").into_iter().flatten();
+    let numbers = entries.filter_map(|entry| entry.ok()?.file_name().to_str()?.parse().ok());
+    let mut numbers: Vec<u32> = numbers.collect();
+    numbers.retain(|fd| fs::symlink_metadata(format!("/proc/self/fd/{fd}")).is_ok());
     numbers.sort_unstable();
     numbers
 }

@@ -9,33 +9,29 @@ use nix::sys::wait::{WaitPidFlag, waitpid};
 /// Name and value of each.
 pub(crate) fn facts() -> Vec<(&'static str, String)> {
     let waited = waitpid(None, Some(WaitPidFlag::WNOHANG | WaitPidFlag::__WALL));
-    let mut facts = vec![(
-        "wait",
-        waited.map_or_else(|errno| errno.to_string(), |status| format!("{status:?}")),
-    )];
+    let waited = waited.map_or_else(|errno| errno.to_string(), |status| format!("{status:?}"));
     let timers = [libc::ITIMER_REAL, libc::ITIMER_VIRTUAL, libc::ITIMER_PROF];
-    facts.push(("timers", timers.map(armed).join(" ")));
-    facts.push(("pdeathsig", stored(libc::PR_GET_PDEATHSIG).to_string()));
-    facts.push((
-        "subreaper",
-        stored(libc::PR_GET_CHILD_SUBREAPER).to_string(),
-    ));
+    #[rustfmt::skip]
     let plain = [
-        libc::PR_GET_DUMPABLE,
-        libc::PR_GET_KEEPCAPS,
-        libc::PR_GET_THP_DISABLE,
+        libc::PR_GET_DUMPABLE, libc::PR_GET_KEEPCAPS, libc::PR_GET_THP_DISABLE,
         libc::PR_GET_SECUREBITS,
     ];
-    facts.push((
-        "prctl",
-        plain.map(|option| returned(option).to_string()).join(" "),
-    ));
     // SAFETY: ioprio_get(IOPRIO_WHO_PROCESS, self) reads a number.
-    facts.push((
-        "ioprio",
-        unsafe { libc::syscall(libc::SYS_ioprio_get, 1, 0) }.to_string(),
-    ));
-    facts
+    let priority = unsafe { libc::syscall(libc::SYS_ioprio_get, 1, 0) };
+    vec![
+        ("wait", waited),
+        ("timers", timers.map(armed).join(" ")),
+        ("pdeathsig", stored(libc::PR_GET_PDEATHSIG).to_string()),
+        (
+            "subreaper",
+            stored(libc::PR_GET_CHILD_SUBREAPER).to_string(),
+        ),
+        (
+            "prctl",
+            plain.map(|option| returned(option).to_string()).join(" "),
+        ),
+        ("ioprio", priority.to_string()),
+    ]
 }
 
 /// Restores the default action of `signal` and lets it through.
