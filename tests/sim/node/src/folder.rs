@@ -94,19 +94,14 @@ impl Folder {
 
     /// The node as it is now.
     pub fn node(&self) -> io::Result<Node> {
-        let text = fs::read_to_string(self.path("node.toml"))?;
-        Inventory::parse(&text)
-            .and_then(|inventory| Node::new(&inventory))
-            .map_err(io::Error::other)
+        parse(&fs::read_to_string(self.path("node.toml"))?)
     }
 
     /// Changes the node: the name of a built-in inventory, or TOML. Seen at the next
     /// `nvmlInit`.
     pub fn set_node(&self, node: &str) -> io::Result<()> {
         let text = builtin(node).unwrap_or(node);
-        Inventory::parse(text)
-            .and_then(|inventory| Node::new(&inventory))
-            .map_err(io::Error::other)?;
+        parse(text)?;
         shared_file::replace(&self.path("node.toml"), text)
     }
 
@@ -179,11 +174,10 @@ impl Folder {
                     start: time,
                     end: None,
                 });
-            } else if let Some(run) = runs
-                .iter_mut()
-                .rev()
-                .find(|run| run.pid == pid && run.uuid == uuid)
-            {
+                continue;
+            }
+            let mut begun = runs.iter_mut().rev();
+            if let Some(run) = begun.find(|run| run.pid == pid && run.uuid == uuid) {
                 run.end = Some(time);
             }
         }
@@ -207,9 +201,12 @@ impl Folder {
     }
 
     fn lines<T>(&self, name: &str, parse: impl Fn(&str) -> Option<T>) -> io::Result<Vec<T>> {
-        Ok(fs::read_to_string(self.path(name))?
-            .lines()
-            .filter_map(parse)
-            .collect())
+        let text = fs::read_to_string(self.path(name))?;
+        Ok(text.lines().filter_map(parse).collect())
     }
+}
+
+fn parse(text: &str) -> io::Result<Node> {
+    let node = Inventory::parse(text).and_then(|inventory| Node::new(&inventory));
+    node.map_err(io::Error::other)
 }

@@ -99,11 +99,9 @@ impl Node {
         for spec in &inventory.gpu {
             let count = spec.count.unwrap_or(1);
             for _ in 0..count {
-                let index = u32::try_from(gpus.len()).map_err(|error| error.to_string())?;
-                gpus.push(
-                    Gpu::new(spec, index, &inventory.host, version)
-                        .map_err(|why| format!("GPU {index}: {why}"))?,
-                );
+                let index = gpus.len() as u32;
+                let gpu = Gpu::new(spec, index, &inventory.host, version);
+                gpus.push(gpu.map_err(|why| format!("GPU {index}: {why}"))?);
             }
         }
         Ok(Self {
@@ -138,28 +136,22 @@ impl Node {
 impl Gpu {
     fn new(spec: &GpuSpec, index: u32, host: &str, version: Version) -> Result<Self, String> {
         let model = model(&spec.model)?;
-        let name = if version.has_long_names() {
-            format!("{}{}", model.maker, model.name)
+        let maker = if version.has_long_names() {
+            model.maker
         } else {
-            model.name.to_owned()
+            ""
         };
-        let uuid = spec
-            .uuid
-            .clone()
-            .unwrap_or_else(|| format!("GPU-{}", uuid::from_seed(&format!("{host} gpu {index}"))));
+        let own = || format!("GPU-{}", uuid::from_seed(&format!("{host} gpu {index}")));
+        let (name, uuid) = (format!("{maker}{}", model.name), spec.uuid.clone());
         let mut gpu = Self {
             index,
             name,
-            uuid,
+            uuid: uuid.unwrap_or_else(own),
             pci_bus: 7 + 8 * index,
             pci_device: model.pci,
             cuda: model.cuda,
             memory: model.mib * MIB,
-            reserved: if version.has_memory_v2() {
-                model.mib / 64 * MIB
-            } else {
-                0
-            },
+            reserved: u64::from(version.has_memory_v2()) * (model.mib / 64) * MIB,
             idle: spec.idle_mib.unwrap_or(4) * MIB,
             integrated: spec.integrated,
             numa_node: spec.numa_node,
@@ -209,16 +201,13 @@ impl Gpu {
         let uuid = match &spec.uuid {
             Some(uuid) => uuid.clone(),
             None if version.has_mig_uuids() => {
-                format!(
-                    "MIG-{}",
-                    uuid::from_seed(&format!(
-                        "{host} gpu {} gi {} ci {}",
-                        self.index, spec.gi, spec.ci
-                    ))
-                )
+                let (gpu, gi, ci) = (self.index, spec.gi, spec.ci);
+                let seed = format!("{host} gpu {gpu} gi {gi} ci {ci}");
+                format!("MIG-{}", uuid::from_seed(&seed))
             }
             None => format!("MIG-{}/{}/{}", self.uuid, spec.gi, spec.ci),
         };
+        let usual = [44, 25, 12, 12][facts.part.ilog2() as usize];
         Ok(MigDevice {
             index,
             gi: spec.gi,
@@ -226,10 +215,7 @@ impl Gpu {
             profile: spec.profile.clone(),
             uuid,
             memory: facts.mib * MIB,
-            idle: spec
-                .idle_mib
-                .unwrap_or([44, 25, 12, 12][facts.part.ilog2() as usize])
-                * MIB,
+            idle: spec.idle_mib.unwrap_or(usual) * MIB,
             multiprocessors: facts.multiprocessors * ci_slices / facts.slices,
             gi_slices: facts.slices,
             ci_slices,

@@ -38,35 +38,24 @@ impl Session {
         for (uuid, gi, ci) in self.places(device)? {
             if kind == Kind::Compute {
                 let running = self.folder.running_on(&uuid).map_err(|_| UNKNOWN)?;
-                let listed = running
-                    .iter()
-                    .filter(|record| !(record.foreign && self.faults.foreign_pidns_blind));
+                let blind = self.faults.foreign_pidns_blind;
+                let listed = running.iter().filter(|record| !(record.foreign && blind));
                 let nameless = self.faults.foreign_pidns_nameless;
                 processes.extend(listed.map(|record| Process {
-                    pid: if record.foreign && nameless {
-                        0
-                    } else {
-                        record.pid
-                    },
+                    pid: u32::from(!(record.foreign && nameless)) * record.pid,
                     memory: record.memory,
                     gi,
                     ci,
                 }));
             }
-            for fake in self
-                .faults
-                .process
-                .iter()
-                .filter(|fake| fake.device == uuid && fake.kind == kind)
-            {
-                let memory = fake.memory_mib.map_or(NO_MEMORY, |mib| mib * MIB);
-                processes.push(Process {
-                    pid: fake.pid,
-                    memory,
-                    gi,
-                    ci,
-                });
-            }
+            let fakes = self.faults.process.iter();
+            let fakes = fakes.filter(|fake| fake.device == uuid && fake.kind == kind);
+            processes.extend(fakes.map(|fake| Process {
+                pid: fake.pid,
+                memory: fake.memory_mib.map_or(NO_MEMORY, |mib| mib * MIB),
+                gi,
+                ci,
+            }));
         }
         if kind == Kind::Compute && self.faults.processes_grow > 0 {
             self.grown = self.grown.saturating_add(self.faults.processes_grow);
@@ -89,9 +78,8 @@ impl Session {
         if !gpu.in_mig_mode() {
             return Ok(vec![(gpu.uuid.clone(), NO_ID, NO_ID)]);
         }
-        Ok(gpu
-            .devices
-            .iter()
+        let devices = gpu.devices.iter();
+        Ok(devices
             .map(|mig| (mig.uuid.clone(), mig.gi, mig.ci))
             .collect())
     }
@@ -113,42 +101,28 @@ impl Session {
         if gpu.integrated {
             return Err(NOT_SUPPORTED);
         }
-        let mut figures = match self.mig(device) {
-            Ok(mig) => Figures {
-                total: mig.memory,
-                reserved: 0,
-                used: self.idle(&mig.uuid, mig.idle) + self.in_use(gpu, mig)?,
-            },
+        let (total, reserved) = self
+            .mig(device)
+            .map_or((gpu.memory, gpu.reserved), |mig| (mig.memory, 0));
+        let used = match self.mig(device) {
+            Ok(mig) => self.idle(&mig.uuid, mig.idle) + self.in_use(gpu, mig)?,
             Err(_) if gpu.in_mig_mode() => {
-                let mut figures = Figures {
-                    total: gpu.memory,
-                    reserved: gpu.reserved,
-                    used: 0,
-                };
-                let mut last = None;
+                let (mut used, mut last) = (0, None);
                 // Devices are in the order of their GPU instances.
-                for mig in gpu
-                    .devices
-                    .iter()
-                    .filter(|mig| last.replace(mig.gi) != Some(mig.gi))
-                {
-                    figures.used += self.idle(&mig.uuid, mig.idle) + self.in_use(gpu, mig)?;
+                for mig in &gpu.devices {
+                    if last.replace(mig.gi) != Some(mig.gi) {
+                        used += self.idle(&mig.uuid, mig.idle) + self.in_use(gpu, mig)?;
+                    }
                 }
-                figures
+                used
             }
-            Err(_) => {
-                let used = self.idle(&gpu.uuid, gpu.idle) + self.taken(&gpu.uuid)?;
-                Figures {
-                    total: gpu.memory,
-                    reserved: gpu.reserved,
-                    used,
-                }
-            }
+            Err(_) => self.idle(&gpu.uuid, gpu.idle) + self.taken(&gpu.uuid)?,
         };
-        figures.used = figures
-            .used
-            .min(figures.total.saturating_sub(figures.reserved));
-        Ok(figures)
+        Ok(Figures {
+            total,
+            reserved,
+            used: used.min(total.saturating_sub(reserved)),
+        })
     }
 
     fn idle(&self, uuid: &str, usual: u64) -> u64 {
@@ -169,12 +143,9 @@ impl Session {
 
     fn taken(&self, uuid: &str) -> Reply<u64> {
         let running = self.folder.running_on(uuid).map_err(|_| UNKNOWN)?;
-        let fakes = self
-            .faults
-            .process
-            .iter()
-            .filter(|fake| fake.device == uuid)
-            .filter_map(|fake| fake.memory_mib);
+        let fakes = self.faults.process.iter();
+        let fakes = fakes.filter(|fake| fake.device == uuid);
+        let fakes = fakes.filter_map(|fake| fake.memory_mib);
         Ok(running.iter().map(|record| record.memory).sum::<u64>() + fakes.sum::<u64>() * MIB)
     }
 }

@@ -50,12 +50,8 @@ impl Session {
                 gpu.devices.clear();
                 gpu.mig = MigMode::Incapable;
                 // Not the GPU's own name, and no other GPU's.
-                gpu.uuid = gpu
-                    .uuid
-                    .replacen("GPU-", "GPU-d0", 1)
-                    .chars()
-                    .take(gpu.uuid.len())
-                    .collect();
+                let other = gpu.uuid.replacen("GPU-", "GPU-d0", 1);
+                gpu.uuid = other[..gpu.uuid.len()].to_owned();
             }
         }
         let attached = vec![false; node.gpus.len()];
@@ -80,24 +76,16 @@ impl Session {
                 (decode(self.number, &self.node, *handle), Vec::new())
             }
             Target::Index(index) => {
-                let found = (*index as usize) < self.node.gpus.len();
-                let device = if found {
-                    Ok(Device::Gpu(*index as usize))
-                } else {
-                    Err(INVALID_ARGUMENT)
-                };
-                (device, self.attach(*index as usize..=*index as usize))
+                let index = *index as usize;
+                let found = (index < self.node.gpus.len()).then_some(Device::Gpu(index));
+                (found.ok_or(INVALID_ARGUMENT), self.attach(index..=index))
             }
             Target::PciBusId(id) => {
-                let found = self
-                    .node
-                    .gpus
-                    .iter()
-                    .position(|gpu| same_bus_id(&gpu.pci_bus_id(), id));
-                (
-                    found.map(Device::Gpu).ok_or(NOT_FOUND),
-                    found.map_or(Vec::new(), |gpu| self.attach(gpu..=gpu)),
-                )
+                let mut gpus = self.node.gpus.iter();
+                let found = gpus.position(|gpu| same_bus_id(&gpu.pci_bus_id(), id));
+                let attached = found.map(|gpu| self.attach(gpu..=gpu));
+                let device = found.map(Device::Gpu).ok_or(NOT_FOUND);
+                (device, attached.unwrap_or_default())
             }
             Target::Uuid(uuid) => {
                 let found = self.by_uuid(uuid);
@@ -141,17 +129,13 @@ impl Session {
 
     /// The index of the device's GPU, and the UUIDs a fault may name it by.
     pub(crate) fn names(&self, device: Device) -> (Option<u32>, Vec<&str>) {
-        match device {
-            Device::None => (None, Vec::new()),
-            Device::Gpu(gpu) => (
-                Some(self.node.gpus[gpu].index),
-                vec![&self.node.gpus[gpu].uuid],
-            ),
-            Device::Mig(gpu, mig) => (
-                Some(self.node.gpus[gpu].index),
-                vec![&self.node.gpus[gpu].devices[mig].uuid],
-            ),
-        }
+        let (gpu, mig) = match device {
+            Device::None => return (None, Vec::new()),
+            Device::Gpu(gpu) => (&self.node.gpus[gpu], None),
+            Device::Mig(gpu, mig) => (&self.node.gpus[gpu], Some(mig)),
+        };
+        let uuid = mig.map_or(&gpu.uuid, |mig| &gpu.devices[mig].uuid);
+        (Some(gpu.index), vec![uuid])
     }
 }
 
