@@ -74,7 +74,7 @@ torture: ## tests in their full size, as root, 40 minutes
 	TORTURE=full $(CARGO) test -p create-cudawrap --locked --no-fail-fast --test toggle --test crash_safety -- --nocapture
 	$(CARGO) test --release -p getgpu-common --locked --lib protocol -- --include-ignored
 
-# Mutated input to everything that is read, FUZZ_SECONDS for each target of tests/fuzz; needs a nightly compiler and cargo-fuzz.
+# Mutated input to what is read in longer formats, FUZZ_SECONDS for each target of tests/fuzz; needs a nightly compiler and cargo-fuzz.
 fuzz:
 	tests/fuzz/run.sh $${FUZZ_SECONDS:-60}
 
