@@ -36,6 +36,8 @@ const PLACES: [&str; 5] = [
 const SERVER_PATH: &str = "/usr/local/sbin:/usr/local/bin:/usr/sbin:/usr/bin:/sbin:/bin";
 /// How long a daemon may take to listen.
 const LISTENS: Duration = Duration::from_secs(10);
+/// How long after a quit command that had no effect it is sent again.
+pub const AGAIN: Duration = Duration::from_millis(200);
 /// Between two looks at it.
 const PAUSE: Duration = Duration::from_millis(2);
 
@@ -147,7 +149,7 @@ impl Control {
     }
 
     /// Ends the daemon and its server, which first waits for clients that it still has.
-    /// False: it listens still, or that cannot be told.
+    /// False: it listens still after [`AGAIN`], or that cannot be told.
     pub fn quit(&self) -> bool {
         let mut command = self.command();
         if let Ok(mut child) = command
@@ -161,7 +163,15 @@ impl Control {
             }
             let _ = child.wait();
         }
-        matches!(listens(&self.directory), Ok(false))
+        // Its front end may end a little before it does.
+        let deadline = Instant::now() + AGAIN;
+        while !matches!(listens(&self.directory), Ok(false)) {
+            if Instant::now() >= deadline {
+                return false;
+            }
+            std::thread::sleep(PAUSE);
+        }
+        true
     }
 
     fn command(&self) -> Command {

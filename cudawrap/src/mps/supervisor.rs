@@ -4,7 +4,6 @@
 
 use std::ffi::OsString;
 use std::os::fd::AsFd;
-use std::time::Duration;
 
 use getgpu_common::detached::{LOCK_FD, STARTER_FD};
 use getgpu_common::lock::OfdLock;
@@ -12,11 +11,8 @@ use getgpu_common::sys;
 use nix::fcntl::{FcntlArg, FdFlag, fcntl};
 
 use super::client::wait_for;
-use super::daemon::{self, Control};
+use super::daemon::{self, AGAIN, Control};
 use super::directory::{CLIENTS, KEEPER, MUTEX, cannot};
-
-/// How long after a quit command that had no effect it is sent again.
-const AGAIN: Duration = Duration::from_millis(200);
 
 /// The keeper's main. It finds the locked mutex on descriptor 3 and its starter on
 /// descriptor 4.

@@ -84,9 +84,7 @@ fn daemon(directory: &Path, log: &Path) -> io::Result<i32> {
             writeln!(log, "Cmd:{command}")?;
             if command == "quit" {
                 writeln!(log, "Exit with status 0")?;
-                // It no longer listens when the front end sees the end: the kernel closes what
-                // was opened first.
-                std::process::exit(0);
+                return Ok(0);
             }
             let _ = writeln!(&client);
         }
