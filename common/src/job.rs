@@ -198,21 +198,17 @@ mod tests {
         ] {
             let mut child = Command::new(&daemon)
                 .arg0(title)
-                .args(["-c", "sleep 60 & echo $!; wait"])
+                .args(["-c", "sh -c 'echo $$; read line'; :"])
+                .stdin(Stdio::piped())
                 .stdout(Stdio::piped())
-                .process_group(0)
                 .spawn()
                 .unwrap();
             let mut line = String::new();
             let output = child.stdout.take().unwrap();
             BufReader::new(output).read_line(&mut line).unwrap();
-            let task: i32 = line.trim().parse().unwrap();
+            let task = line.trim().parse().unwrap();
             assert_eq!(Job::of(task), expected, "{title}");
-            nix::sys::signal::killpg(
-                nix::unistd::Pid::from_raw(child.id() as i32),
-                nix::sys::signal::Signal::SIGKILL,
-            )
-            .unwrap();
+            // It closes the task's input, which ends both.
             child.wait().unwrap();
         }
         assert_eq!(Job::of(i32::MAX), None);

@@ -2,19 +2,14 @@ use super::*;
 use crate::ident::Uuid;
 use std::os::unix::fs::PermissionsExt;
 
-/// A directory that others cannot write to. A test beside this one, which creates a lock
-/// file, has umask 0 for a moment.
-pub(crate) fn private_directory() -> tempfile::TempDir {
+/// A lock in a directory of its own, which others cannot write to: a test beside this one,
+/// which creates a lock file, has umask 0 for a moment.
+pub(crate) fn private_lock() -> (tempfile::TempDir, LockFile) {
     let private = std::fs::Permissions::from_mode(0o755);
-    tempfile::Builder::new()
-        .permissions(private)
-        .tempdir()
-        .unwrap()
-}
-
-fn lock_file(dir: &tempfile::TempDir) -> LockFile {
-    let path = dir.path().join("lock");
-    LockFile::find(Some(path), None).unwrap()
+    let directory = tempfile::Builder::new().permissions(private).tempdir();
+    let directory = directory.unwrap();
+    let path = directory.path().join("lock");
+    (directory, LockFile::find(Some(path), None).unwrap())
 }
 
 fn span() -> Span {
@@ -76,8 +71,7 @@ fn taken(lock_file: &LockFile, spec: &ClaimSpec) {
 
 #[test]
 fn a_lease_waits_out_a_reservation_that_is_only_tried() {
-    let dir = private_directory();
-    let lock_file = lock_file(&dir);
+    let (_directory, lock_file) = private_lock();
     let description = lock_file.open().unwrap();
     assert!(description.try_write(span().reservation()).unwrap());
     let closer = std::thread::spawn(move || {
@@ -90,8 +84,7 @@ fn a_lease_waits_out_a_reservation_that_is_only_tried() {
 
 #[test]
 fn shares_of_both_sides_fill_a_device_and_exclude_the_whole() {
-    let dir = private_directory();
-    let lock_file = lock_file(&dir);
+    let (_directory, lock_file) = private_lock();
     let third = |side, number| part(side, Level::Outer, number, 3);
     let held = [(Side::Lease, 0), (Side::Reservation, 1), (Side::Lease, 2)]
         .map(|(side, number)| got(&lock_file, &third(side, number)));
@@ -115,8 +108,7 @@ fn shares_of_both_sides_fill_a_device_and_exclude_the_whole() {
 
 #[test]
 fn inside_what_is_ours_the_inner_ranges_decide() {
-    let dir = private_directory();
-    let lock_file = lock_file(&dir);
+    let (_directory, lock_file) = private_lock();
     let ours = got(&lock_file, &whole(Side::Reservation));
     ours.confirm().unwrap();
     let inner = Level::Inner { reserved: true };

@@ -175,16 +175,11 @@ fn count(probe: &OfdLock, range: Option<Range>, most: usize) -> Result<usize, Fa
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::lock::claim::tests::private_directory;
-
-    fn lock_file(dir: &tempfile::TempDir) -> LockFile {
-        LockFile::find(Some(dir.path().join("lock")), None).unwrap()
-    }
+    use crate::lock::claim::tests::private_lock;
 
     #[test]
     fn numbers_rise_and_begin_again_when_the_queue_is_empty() {
-        let dir = private_directory();
-        let lock_file = lock_file(&dir);
+        let (_directory, lock_file) = private_lock();
         let draw = |queue| Ticket::draw(&lock_file, queue).unwrap();
         let (a, b, mut c) = (draw(7), draw(7), draw(7));
         let first = a.number.unwrap();
@@ -209,8 +204,7 @@ mod tests {
 
     #[test]
     fn a_place_falls_with_each_served_and_forgets_those_who_left() {
-        let dir = private_directory();
-        let lock_file = lock_file(&dir);
+        let (_directory, lock_file) = private_lock();
         let mut queue: Vec<Ticket> = (0..6)
             .map(|_| Ticket::draw(&lock_file, 5).unwrap())
             .collect();
@@ -227,8 +221,7 @@ mod tests {
 
     #[test]
     fn who_finds_all_numbers_used_looks_for_itself() {
-        let dir = private_directory();
-        let lock_file = lock_file(&dir);
+        let (_directory, lock_file) = private_lock();
         let stranger = lock_file.open().unwrap();
         let top = Range::byte(layout::ticket_range(3).end() - 1);
         assert!(stranger.try_write(top).unwrap());
@@ -238,8 +231,7 @@ mod tests {
 
     #[test]
     fn who_stands_aside_is_passed_over_and_may_come_back() {
-        let dir = private_directory();
-        let lock_file = lock_file(&dir);
+        let (_directory, lock_file) = private_lock();
         let (a, b) = (
             Ticket::draw(&lock_file, 1).unwrap(),
             Ticket::draw(&lock_file, 1).unwrap(),

@@ -4,7 +4,7 @@
 use super::*;
 use crate::diag::{Diag, Verbosity};
 use crate::error::Kind;
-use crate::lock::claim::tests::private_directory;
+use crate::lock::claim::tests::private_lock;
 use crate::queue::ticket;
 
 /// Two devices, of which the second is taken for one moment.
@@ -76,8 +76,7 @@ impl Seeker for Script {
 
 /// What a waiter behind `ahead` others is served.
 fn wait(mut script: Script, ahead: usize) -> ([bool; 2], u32) {
-    let directory = private_directory();
-    let lock_file = LockFile::find(Some(directory.path().join("lock")), None).unwrap();
+    let (_directory, lock_file) = private_lock();
     let tickets = (0..ahead).map(|_| Ticket::draw(&lock_file, 1).unwrap());
     script.ahead = tickets.collect();
     script.probe = lock_file.open().ok();
@@ -112,8 +111,7 @@ fn behind_a_stalled_head_only_what_it_leaves_alone_is_tried() {
 
 #[test]
 fn the_wait_is_extended_only_for_what_lingers() {
-    let directory = private_directory();
-    let lock_file = LockFile::find(Some(directory.path().join("lock")), None).unwrap();
+    let (_directory, lock_file) = private_lock();
     for lingers in [false, true] {
         let script = Script {
             lingers,
