@@ -70,7 +70,7 @@ const SLURM: Launcher = launcher(&["slurmstepd"], ["SLURM_LOCALID", "", "SLURM_P
 /// In this order where the processes above do not tell which launcher is the innermost
 /// one. Slurm is the last, since a batch script hands its own rank on to all that it
 /// starts.
-const LAUNCHERS: [Launcher; 10] = [
+const LAUNCHERS: &[Launcher] = &[
     launcher(
         &OPEN_MPI,
         [
@@ -132,7 +132,7 @@ pub fn find_rank(get: Get<'_>, nearest: Option<&str>) -> Result<Option<Rank>, Fa
     let innermost = torchrun
         .into_iter()
         .chain(LAUNCHERS.iter().filter(is_nearest));
-    for launcher in innermost.chain(&LAUNCHERS) {
+    for launcher in innermost.chain(LAUNCHERS) {
         if let Some(rank) = launcher.rank(get)? {
             return Ok(Some(rank));
         }

@@ -155,17 +155,3 @@ fn what_is_no_rank_is_said_with_what_to_unset() {
     );
     assert_eq!(rank(step).unwrap(), found(1, None, false));
 }
-
-/// What is taken from a program's environment, so that it is no rank, is what makes one.
-#[test]
-fn each_variable_of_a_local_rank_makes_a_rank() {
-    for name in LAUNCHERS.map(|launcher| launcher.local) {
-        let step = if name == "SLURM_LOCALID" {
-            "SLURM_STEP_ID=0"
-        } else {
-            ""
-        };
-        let found = rank(&format!("{name}=0 {step}")).unwrap();
-        assert_eq!(found.map(|rank| rank.local), Some(0), "{name}");
-    }
-}

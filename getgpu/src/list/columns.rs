@@ -43,7 +43,7 @@ pub struct Csv {
 /// All columns, in the order of CSV; a table has that of a UUID last.
 #[rustfmt::skip]
 #[allow(clippy::redundant_closure_for_method_calls, reason = "a method is of one lifetime of Line")]
-pub const COLUMNS: [Column; 23] = [
+pub const COLUMNS: &[Column] = &[
     table("INDEX", |line| line.of_device(|row| row.index.map(|index| index.to_string()))).csv("index", |row| text(row.index)),
     table("UUID", |line| line.of_device(|row| Some(row.uuid.clone()))).when(When::IfFits).csv("uuid", |row| row.uuid.clone()),
     table("GPU", |line| line.of_device(|row| Some(row.gpu.to_string()))).when(When::InPipe).csv("gpu", |row| row.gpu.to_string()),

@@ -167,6 +167,6 @@ fn settings_and_variables_choose_for_wrapped_programs() {
     let shown = sandbox.ask("--show-config --min-memory 5G -w 30");
     shown
         .shows("min_memory = 5368709120  # --min-memory\n")
-        .shows("wait = \"30s\"  # -w\n")
+        .shows("wait = \"30s\"  # --wait\n")
         .shows("program.\"eddy_*\".min_memory = \"9G\"");
 }
