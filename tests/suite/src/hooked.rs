@@ -14,17 +14,14 @@ pub fn hook(sandbox: &Sandbox) -> PathBuf {
 }
 
 /// The program `cuda` with these words, and the library.
-pub fn cuda(sandbox: &Sandbox, words: &[&str]) -> Command {
-    sandbox
-        .command("cuda")
-        .args(words)
-        .env(VARIABLE, hook(sandbox))
+pub fn cuda(sandbox: &Sandbox, words: &str) -> Command {
+    let command = sandbox.words(&format!("cuda {words}"));
+    command.env(VARIABLE, hook(sandbox))
 }
 
 /// A program that has leased a device of the node, until it is killed.
 pub fn holder(sandbox: &Sandbox) -> Running {
-    let words = ["--", "sim-cuda", "--run", "forever"];
-    let holder = sandbox.command("cudawrap").args(words).spawn();
+    let holder = sandbox.leased().spawn();
     sandbox.until_running(1);
     holder
 }

@@ -10,7 +10,7 @@ use std::time::{Duration, Instant};
 use harness::{Command, Running, Sandbox, Signal, skip};
 
 use crate::OTHER;
-use crate::hooked::hook;
+use crate::hooked::{VARIABLE, hook};
 use crate::random::Random;
 use crate::wrapped::wrap;
 
@@ -36,32 +36,27 @@ pub enum Ways {
 #[track_caller]
 pub fn storm(node: &str, ways: Ways, launches: u64, least: u64, seed: u64) {
     let sandbox = Sandbox::with(node, "linger = '200ms'\nreserve_for = '5s'");
-    let (app, hook) = (wrap(&sandbox, "opt", "app", "sim-cuda"), hook(&sandbox));
+    let hook = hook(&sandbox);
+    wrap(&sandbox, "opt", "app", "sim-cuda");
     let root = nix::unistd::geteuid().is_root();
     if !root {
         skip::say("other users need root; all launches are this user's");
     }
     let mut random = Random::new(seed);
     let start = |number: u64, run: u64| -> Command {
-        let time = format!("{}ms", least + run);
+        let program = format!("sim-cuda --init 20ms --run {}ms", least + run);
+        let reserved = "d=$(getgpu) || exit; CUDA_VISIBLE_DEVICES=$d exec";
         let command = match number % 3 {
-            _ if ways == Ways::Unwrapped => sandbox
-                .command("sim-cuda")
-                .args(["--init", "20ms", "--run", &time])
-                .env("CUDA_INJECTION64_PATH", &hook),
-            0 => sandbox.shell(
-                "bash",
-                &format!("d=$(getgpu) || exit; CUDA_VISIBLE_DEVICES=$d exec sim-cuda --init 20ms --run {time}"),
-            ),
-            1 => sandbox.command("cudawrap").args(["--", "sim-cuda", "--init", "20ms", "--run", &time]),
-            _ => sandbox.command(&app).args(["--init", "20ms", "--run", &time]),
+            _ if ways == Ways::Unwrapped => sandbox.words(&program).env(VARIABLE, &hook),
+            0 => sandbox.shell("bash", &format!("{reserved} {program}")),
+            1 => sandbox.words(&format!("cudawrap -- {program}")),
+            _ => sandbox.words(&program.replace("sim-cuda", "@/opt/app")),
         };
         let command = command.limit(Duration::from_secs(120));
         // Four users in turn, one of them root.
-        let user = [None, Some(OTHER), Some(OTHER + 1), Some(OTHER + 2)][(number / 3 % 4) as usize];
-        match user.filter(|_| root) {
-            Some(user) => command.uid(user),
-            None => command,
+        match number / 3 % 4 {
+            user @ 1.. if root => command.uid(OTHER + user as u32 - 1),
+            _ => command,
         }
     };
     let mut running: Vec<(u64, Running)> = Vec::new();
@@ -84,20 +79,18 @@ pub fn storm(node: &str, ways: Ways, launches: u64, least: u64, seed: u64) {
             victims.insert(running[victim].0);
         }
     }
+    let none_is_free = |way: u64| match way {
+        _ if ways == Ways::Unwrapped => 100,
+        0 => 1,
+        _ => 75,
+    };
     let (mut ran, mut none, mut dead) = (0, 0, 0);
-    over.extend(
-        running
-            .into_iter()
-            .map(|(number, program)| (number, program.wait())),
-    );
+    let left = running.into_iter();
+    over.extend(left.map(|(number, program)| (number, program.wait())));
     for (number, outcome) in over {
         match (outcome.code(), number % 3) {
             (Some(0), _) => ran += 1,
-            (Some(1), 0) | (Some(75), 1 | 2) if ways == Ways::Ours => {
-                outcome.mentions("no free device: ");
-                none += 1;
-            }
-            (Some(100), _) if ways == Ways::Unwrapped => {
+            (Some(code), way) if code == none_is_free(way) => {
                 outcome.mentions("no free device: ");
                 none += 1;
             }
@@ -114,9 +107,6 @@ pub fn storm(node: &str, ways: Ways, launches: u64, least: u64, seed: u64) {
     sandbox.assert_exclusive();
     assert!(ran > 0 && dead > 0, "the storm was none");
     sandbox.assert_clean(Duration::from_secs(10));
-    let free: usize = sandbox
-        .line("--count-free")
-        .parse()
-        .expect("a step of the storm");
-    assert_eq!(free, sandbox.uuids().len());
+    let all = sandbox.uuids().len().to_string();
+    assert_eq!(sandbox.line("--count-free"), all);
 }

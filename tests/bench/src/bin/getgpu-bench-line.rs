@@ -29,12 +29,12 @@ fn now() -> u64 {
 }
 
 fn waiter(sandbox: &Sandbox) -> Running {
-    let program = ["--wait", "--", "sim-cuda", "--run", "forever"];
-    sandbox
-        .command("cudawrap")
-        .args(program)
-        .limit(Duration::from_secs(600))
-        .spawn()
+    let waiter = sandbox.words("cudawrap --wait -- sim-cuda --run forever");
+    waiter.limit(Duration::from_secs(600)).spawn()
+}
+
+fn in_line(waiter: &Running) -> bool {
+    waiter.stderr().contains("ahead of you")
 }
 
 /// From the SIGKILL of a program to the context of the next one, with two more in line
@@ -47,30 +47,17 @@ fn handover(rounds: usize) {
     for round in 0..rounds {
         while line.len() < 4 {
             line.push_back(waiter(&sandbox));
-            let last = line.len() - 1;
-            wait::until("it waits in the queue", || {
-                line[last].stderr().contains("ahead of you")
-            });
+            wait::until("it waits in the queue", || line.back().is_some_and(in_line));
         }
         let first = line.pop_front().unwrap();
         let killed = now();
         first.signal(Signal::SIGKILL);
         // Nothing else runs meanwhile.
         std::thread::sleep(Duration::from_millis(60));
-        wait::until("the next one runs", || {
-            sandbox.folder().runs().unwrap().len() == round + 2
-        });
-        times.push(
-            sandbox
-                .folder()
-                .runs()
-                .unwrap()
-                .iter()
-                .map(|run| run.start)
-                .max()
-                .unwrap()
-                - killed,
-        );
+        let runs = || sandbox.folder().runs().unwrap();
+        wait::until("the next one runs", || runs().len() == round + 2);
+        let last = runs().iter().map(|run| run.start).max();
+        times.push(last.unwrap() - killed);
         first.wait();
     }
     sandbox.assert_exclusive();
@@ -100,33 +87,20 @@ fn cost(waiters: usize) {
     sandbox.until_running(1);
     let began = Instant::now();
     let line: Vec<Running> = (0..waiters).map(|_| waiter(&sandbox)).collect();
-    wait::until("all stand in line", || {
-        line.iter()
-            .all(|running| running.stderr().contains("ahead of you"))
-    });
+    wait::until("all stand in line", || line.iter().all(in_line));
     let stood = began.elapsed();
-    let head = |running: &&Running| running.stderr().contains(" 0 ahead");
-    let before: Vec<(bool, u64)> = line
-        .iter()
-        .map(|running| (head(&running), used(running.pid())))
-        .collect();
+    let is_head = |running: &&Running| running.stderr().contains(" 0 ahead");
+    let (heads, others): (Vec<&Running>, Vec<&Running>) = line.iter().partition(is_head);
+    let all_used = |of: &[&Running]| -> u64 { of.iter().map(|running| used(running.pid())).sum() };
+    let before = [&heads, &others].map(|of| all_used(of));
     let watched = Instant::now();
     std::thread::sleep(Duration::from_secs(10));
     let seconds = watched.elapsed().as_secs_f64();
-    let spent = |wanted: bool| -> (f64, usize) {
-        let of = line
-            .iter()
-            .zip(&before)
-            .filter(|(_, (is_head, _))| *is_head == wanted);
-        let each: Vec<f64> = of
-            .map(|(running, (_, before))| (used(running.pid()) - before) as f64 / 1e3 / seconds)
-            .collect();
-        (
-            each.iter().sum::<f64>() / each.len().max(1) as f64,
-            each.len(),
-        )
+    let each = |of: &[&Running], before: u64| {
+        (all_used(of) - before) as f64 / 1e3 / seconds / of.len().max(1) as f64
     };
-    let ((head, _), (others, number)) = (spent(true), spent(false));
+    let (head, number) = (each(&heads, before[0]), others.len());
+    let others = each(&others, before[1]);
     println!(
         "{waiters:>3} waiters: all in line after {:>6.0} ms; CPU per second of waiting: head {head:.0} us, each of {number} others {others:.0} us",
         stood.as_secs_f64() * 1e3

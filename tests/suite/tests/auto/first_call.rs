@@ -30,12 +30,8 @@ fn leases(sandbox: &Sandbox) -> Vec<(String, i64, String)> {
 #[test]
 fn the_first_cuda_call_takes_a_device_until_the_program_exits() {
     let sandbox = Sandbox::new("mig4");
-    #[rustfmt::skip]
-    let words = [
-        "version", "ready=before", "until=go", "init", "visible", "uuid", "context", "ready=after",
-        "hold",
-    ];
-    let program = cuda(&sandbox, &words).spawn();
+    let words = "version ready=before until=go init visible uuid context ready=after hold";
+    let program = cuda(&sandbox, words).spawn();
     sandbox.until_file("work/before");
     assert_eq!(leases(&sandbox), [], "cuDriverGetVersion takes nothing");
     sandbox.file("work/go", "", 0o644);
@@ -64,7 +60,7 @@ fn what_the_variable_names_is_kept_and_leased_if_one_device() {
         (&**one, &**one, true), (&two, &two, false), ("-1", "-1", false), ("", "empty", false),
     ];
     for (value, seen, locked) in cases {
-        let command = cuda(&sandbox, &["init", "visible", "descriptors"]);
+        let command = cuda(&sandbox, "init visible descriptors");
         let outcome = command.visible(value).run();
         outcome.exits(0).says(&[]);
         assert_eq!(said(&outcome, "visible"), seen);
@@ -73,7 +69,7 @@ fn what_the_variable_names_is_kept_and_leased_if_one_device() {
     }
     let _taken = sandbox.leased().visible(&uuids[1]).spawn();
     sandbox.until_running(1);
-    let command = cuda(&sandbox, &["init", "visible"]);
+    let command = cuda(&sandbox, "init visible");
     let outcome = command.visible(&uuids[1]).run();
     outcome.mentions("running there because CUDA_VISIBLE_DEVICES names it");
     assert_eq!(said(&outcome, "visible"), uuids[1]);
@@ -130,13 +126,13 @@ fn shares_and_what_is_seen_follow_the_settings_of_the_program() {
     let uuids = sandbox.uuids();
     let memory = "XLA_PYTHON_CLIENT_MEM_FRACTION";
     let show = format!("env={memory}");
-    let outcome = cuda(&sandbox, &["init", &show, "visible"]).run();
+    let outcome = cuda(&sandbox, &format!("init {show} visible")).run();
     assert_eq!(said(&outcome, "env"), format!("{memory}=0.45"));
     // With several threads CUDA_VISIBLE_DEVICES alone is set.
-    let outcome = cuda(&sandbox, &["threads=2", &show, "visible"]).run();
+    let outcome = cuda(&sandbox, &format!("threads=2 {show} visible")).run();
     assert_eq!(said(&outcome, "env"), format!("{memory}=unset"));
     assert!(uuids.iter().any(|uuid| uuid == said(&outcome, "visible")));
-    let command = cuda(&sandbox, &["init", "visible"]).env("CUDAWRAP_VISIBLE", "first");
+    let command = cuda(&sandbox, "init visible").env("CUDAWRAP_VISIBLE", "first");
     let outcome = command.env("CUDAWRAP_SHARE", "1/1").run();
     let seen = said(&outcome, "visible").split(',').map(str::to_owned);
     assert_devices(&seen.collect::<Vec<_>>(), &uuids);
@@ -151,28 +147,25 @@ fn programs_that_are_to_be_left_alone_are() {
         assert_eq!(said(&outcome, "visible"), "unset", "{outcome:#?}");
         assert!(!said(&outcome, "descriptors").contains("run/lock"));
     };
-    let words = ["init", "visible", "descriptors"];
-    alone(cuda(&sandbox, &words).env("CUDAWRAP_DISABLE", "1"));
-    #[rustfmt::skip]
-    let names = [
-        "nvidia-cuda-mps-server", "ompi_info", "ucx_info", "lstopo", "lstopo-no-graphics",
-    ];
-    for name in names {
+    let words = "init visible descriptors";
+    alone(cuda(&sandbox, words).env("CUDAWRAP_DISABLE", "1"));
+    let names = "nvidia-cuda-mps-server ompi_info ucx_info lstopo lstopo-no-graphics";
+    for name in names.split(' ') {
         put(&sandbox, &sandbox.path("bin").join(name), "cuda");
-        let command = sandbox.command(name).args(words);
+        let command = sandbox.words(&format!("{name} {words}"));
         alone(command.env(VARIABLE, hook(&sandbox)));
     }
     sandbox.set_settings("auto_except = ['c?d*']");
-    alone(cuda(&sandbox, &words));
+    alone(cuda(&sandbox, words));
     sandbox.set_settings("auto = 'off'");
     // A slip in a user's own file does not undo it.
     sandbox.file("home/.config/getgpu/config.toml", "nonsense", 0o644);
-    alone(cuda(&sandbox, &words));
+    alone(cuda(&sandbox, words));
     sandbox.set_settings("");
-    let outcome = cuda(&sandbox, &words).run();
+    let outcome = cuda(&sandbox, words).run();
     outcome.mentions("CUDA finds no device in this program");
     sandbox.file("home/.config/getgpu/config.toml", "auto = 'off'", 0o644);
-    let outcome = cuda(&sandbox, &words).run();
+    let outcome = cuda(&sandbox, words).run();
     outcome.mentions("`auto` can be set by the administrator only");
 }
 

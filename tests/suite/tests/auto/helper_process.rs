@@ -20,8 +20,8 @@ fn status(pid: i32, word: &str) -> i32 {
 fn a_subreaper_finds_nothing_of_a_helper_that_was_killed() {
     let sandbox = Sandbox::new("mig4");
     sandbox.faults("[[rule]]\nfunction = 'nvmlInit_v2'\ndoes = 'hang'\n");
-    let words = ["subreaper", "sigchld", "init", "signals", "wait-any"];
-    let program = cuda(&sandbox, &words).spawn();
+    let words = "subreaper sigchld init signals wait-any";
+    let program = cuda(&sandbox, words).spawn();
     let asks = |pid: &i32| mps::words(*pid, "cmdline") == ["getgpu", "--nvml-worker"];
     let mut asker = None;
     wait::until("NVML is asked", || {
@@ -42,9 +42,8 @@ fn a_subreaper_finds_nothing_of_a_helper_that_was_killed() {
 fn a_program_that_handles_a_signal_keeps_its_place_in_the_queue() {
     let sandbox = Sandbox::new("h200x1");
     let holder = holder(&sandbox);
-    let program = cuda(&sandbox, &["usr1", "init", "context", "signals"])
-        .env("CUDAWRAP_WAIT", "forever")
-        .spawn();
+    let program = cuda(&sandbox, "usr1 init context signals");
+    let program = program.env("CUDAWRAP_WAIT", "forever").spawn();
     wait::until("it is in the queue", || listing::waiting(&sandbox) == 1);
     // As a batch system tells all processes of a job.
     let group = nix::unistd::Pid::from_raw(program.pid().try_into().unwrap());
@@ -58,9 +57,8 @@ fn a_program_that_handles_a_signal_keeps_its_place_in_the_queue() {
 #[test]
 fn no_helper_becomes_the_first_process_of_a_new_pid_namespace() {
     let Some(sandbox) = root("mig4") else { return };
-    #[rustfmt::skip]
-    let words = ["new-pids", "init", "visible", "fork", "uuid", "join", "child"];
-    let outcome = cuda(&sandbox, &words).run();
+    let words = "new-pids init visible fork uuid join child";
+    let outcome = cuda(&sandbox, words).run();
     let line = "children of this program are in another pid namespace";
     outcome.exits(0).mentions(line);
     tells(&outcome, &[("new-pids", "0"), ("visible", "empty")]);

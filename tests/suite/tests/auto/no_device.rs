@@ -18,22 +18,22 @@ fn where_none_is_free_the_site_decides() {
     let user = own_user();
     let line = |what: &str| format!("cudawrap: no free device: 1 of 1 in use ({user} 1){what}");
     let hidden = line(": CUDA finds no device in this program");
-    let outcome = cuda(&sandbox, &["init", "visible", "init"]).run();
+    let outcome = cuda(&sandbox, "init visible init").run();
     outcome.exits(0).says(&[&hidden, hint]);
     assert_eq!(all_said(&outcome, "init"), ["100", "100"]);
     assert_eq!(said(&outcome, "visible"), "empty");
     sandbox.set_settings("auto_none = 'run'");
-    let outcome = cuda(&sandbox, &["init", "visible"]).run();
+    let outcome = cuda(&sandbox, "init visible").run();
     let runs = line(": this program may use a device that somebody else has");
     outcome.says(&[&runs, hint]);
     tells(&outcome, &[("init", "0"), ("visible", "unset")]);
     sandbox.set_settings("auto_none = 'exit'");
-    let outcome = cuda(&sandbox, &["init"]).run();
+    let outcome = cuda(&sandbox, "init").run();
     outcome.exits(75).prints("").says(&[&line(""), hint]);
     // A call that is repeated takes what has become free.
     sandbox.set_settings("");
-    let words = ["init", "until=go", "init", "visible", "context"];
-    let program = cuda(&sandbox, &words).spawn();
+    let words = "init until=go init visible context";
+    let program = cuda(&sandbox, words).spawn();
     wait::until("it has been told", || program.stdout().contains("init 100"));
     holder.kill();
     sandbox.file("work/go", "", 0o644);
@@ -53,7 +53,7 @@ fn a_first_call_waits_in_the_queue_where_that_is_set() {
     for (settings, variable) in cases {
         let sandbox = Sandbox::with("h200x1", settings);
         let holder = holder(&sandbox);
-        let command = cuda(&sandbox, &["init", "context", "mask", "wait-any"]);
+        let command = cuda(&sandbox, "init context mask wait-any");
         let command = command.env("CUDAWRAP_WAIT", variable);
         let began = Instant::now();
         let mut waiter = command.spawn();
@@ -73,9 +73,8 @@ fn a_first_call_waits_in_the_queue_where_that_is_set() {
     // Who is killed while it waits leaves nothing.
     let sandbox = Sandbox::new("h200x1");
     let holder = holder(&sandbox);
-    let waiter = cuda(&sandbox, &["init"])
-        .env("CUDAWRAP_WAIT", "forever")
-        .spawn();
+    let waiter = cuda(&sandbox, "init").env("CUDAWRAP_WAIT", "forever");
+    let waiter = waiter.spawn();
     wait::until("it is in the queue", || listing::waiting(&sandbox) == 1);
     waiter.kill();
     holder.kill();
@@ -87,11 +86,9 @@ fn a_first_call_waits_in_the_queue_where_that_is_set() {
 fn what_fails_is_one_line_and_no_guess() {
     let failing = |sandbox: &Sandbox, part: &str| {
         let began = Instant::now();
-        let outcome = cuda(sandbox, &["init", "visible", "wait-any"]).run();
-        outcome
-            .exits(0)
-            .mentions(part)
-            .mentions(": CUDA finds no device in this program");
+        let outcome = cuda(sandbox, "init visible wait-any").run();
+        let hidden = ": CUDA finds no device in this program";
+        outcome.exits(0).mentions(part).mentions(hidden);
         assert!(outcome.stderr.lines().count() <= 2, "{outcome:#?}");
         tells(&outcome, &[("visible", "empty"), ("init", "100")]);
         assert!(said(&outcome, "wait-any").starts_with("ECHILD"));
@@ -130,12 +127,12 @@ fn what_fails_is_one_line_and_no_guess() {
 #[test]
 fn without_the_library_or_a_driver_nothing_is_said() {
     let sandbox = Sandbox::new("mig4");
-    let command = cuda(&sandbox, &["init", "visible"]);
+    let command = cuda(&sandbox, "init visible");
     let outcome = command.env(VARIABLE, "/opt/not/here/libcudawrap.so").run();
     outcome.exits(0).says(&[]);
     tells(&outcome, &[("init", "0"), ("visible", "unset")]);
     let sandbox = Sandbox::new("none");
-    let outcome = cuda(&sandbox, &["init", "visible"]).run();
+    let outcome = cuda(&sandbox, "init visible").run();
     outcome.exits(0).says(&[]);
     tells(&outcome, &[("init", "100"), ("visible", "unset")]);
 }

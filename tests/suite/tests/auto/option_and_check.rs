@@ -11,43 +11,39 @@ const FRACTION: &str = "XLA_PYTHON_CLIENT_MEM_FRACTION";
 #[test]
 fn auto_starts_a_program_that_takes_a_device_at_its_first_call() {
     let sandbox = Sandbox::new("mig4");
-    let auto = |words: &[&str], rest: &[&str]| {
-        let program = ["cuda", "visible", "descriptors", "init", "visible", "uuid"];
-        let command = sandbox.words("cudawrap --auto").args(words);
-        command.args(["--"]).args(program).args(rest)
+    let auto = |options: &str, rest: &str| {
+        let program = format!("cuda visible descriptors init visible uuid{rest}");
+        sandbox.words(&format!("cudawrap --auto{options} -- {program}"))
     };
-    let outcome = auto(&[], &["descriptors"]).run();
+    let outcome = auto("", " descriptors").run();
     outcome.exits(0).says(&[]);
     let visible = all_said(&outcome, "visible");
     assert_eq!(visible[0], "unset");
     assert_eq!(bytes(visible[1]), said(&outcome, "uuid"));
     let lock = sandbox.text("run/lock");
     let descriptors = all_said(&outcome, "descriptors").into_iter();
-    assert!(
-        descriptors
-            .map(|text| text.matches(&lock).count())
-            .eq([0, 2])
-    );
+    let counts = descriptors.map(|text| text.matches(&lock).count());
+    assert!(counts.eq([0, 2]));
     // Options hold at the first call.
-    let memory = format!("env={FRACTION}");
-    let outcome = auto(&["--share", "1/4", "--visible=first"], &[&memory]).run();
+    let memory = format!(" env={FRACTION}");
+    let outcome = auto(" --share 1/4 --visible=first", &memory).run();
     assert_eq!(said(&outcome, "env"), format!("{FRACTION}=0.225"));
     assert_eq!(all_said(&outcome, "visible")[1].split(',').count(), 4);
-    let gpu = auto(&["--type", "gpu"], &[]).run();
+    let gpu = auto(" --type gpu", "").run();
     gpu.mentions("CUDA finds no device in this program");
     assert_eq!(all_said(&gpu, "visible")[1], "empty");
     // A tool of somebody else's is not loaded, and a line says so.
-    let tool = auto(&[], &[]).env(VARIABLE, "/opt/nsight/tool.so");
+    let tool = auto("", "").env(VARIABLE, "/opt/nsight/tool.so");
     tool.run().mentions("not loaded");
     let line = "--auto: --bind has no effect on a program that is already running";
-    auto(&["--bind"], &[]).run().refuses(125, line);
+    auto(" --bind", "").run().refuses(125, line);
     sandbox.set_settings("auto = 'off'");
-    let off = auto(&[], &[]).run();
+    let off = auto("", "").run();
     off.mentions("turned off on this node");
     assert_eq!(all_said(&off, "visible"), ["unset", "unset"]);
     std::fs::remove_file(hook(&sandbox)).unwrap();
     let line = "--auto: libcudawrap.so was not found beside cudawrap";
-    auto(&[], &[]).run().refuses(125, line);
+    auto("", "").run().refuses(125, line);
 }
 
 /// Drivers from 550 on have a thread when they load the library, which then sets
@@ -57,39 +53,38 @@ fn auto_sets_framework_variables_before_the_program_starts() {
     let sandbox = Sandbox::new("mig4");
     let (growth, fraction) = ("TF_FORCE_GPU_ALLOW_GROWTH", FRACTION);
     let [show_growth, show_fraction] = [growth, fraction].map(|name| format!("env={name}"));
-    let auto = |words: &[&str]| {
-        let command = sandbox.words("cudawrap --auto").args(words);
-        let program = ["cuda", &show_growth, &show_fraction, "init", &show_fraction];
-        let command = command.args(["--"]).args(program).args(["visible", "uuid"]);
-        command.env("SIM_CUDA_THREAD", "1")
+    let auto = |options: &str| {
+        let program =
+            format!("cuda {show_growth} {show_fraction} init {show_fraction} visible uuid");
+        let line = format!("SIM_CUDA_THREAD=1 cudawrap --auto{options} -- {program}");
+        sandbox.words(&line)
     };
     let shown = |outcome: &harness::Outcome, values: [&str; 3]| {
         assert_eq!(bytes(said(outcome, "visible")), said(outcome, "uuid"));
         let [grows, first, second] = values;
-        #[rustfmt::skip]
         let expected = [(growth, grows), (fraction, first), (fraction, second)];
         let expected = expected.map(|(name, value)| format!("{name}={value}"));
         assert_eq!(all_said(outcome, "env"), expected, "{outcome:#?}");
     };
     let not_set = "not set: this program has several threads at its first CUDA call";
-    let outcome = auto(&["--share", "1/4"]).run();
+    let outcome = auto(" --share 1/4").run();
     shown(&outcome, ["true", "0.225", "0.225"]);
     outcome.exits(0).says(&[]);
     // A setting, and not only an option.
-    let outcome = auto(&[]).env("CUDAWRAP_SHARE", "50%").run();
+    let outcome = auto("").env("CUDAWRAP_SHARE", "50%").run();
     shown(&outcome, ["true", "0.45", "0.45"]);
     outcome.says(&[]);
     // What the user has set stays.
-    let own = auto(&["--share", "1/4"]).env(fraction, "0.1").run();
+    let own = auto(" --share 1/4").env(fraction, "0.1").run();
     shown(&own, ["true", "0.1", "0.1"]);
     own.says(&[]);
-    for words in [&[][..], &["--share", "1/1"]] {
-        let outcome = auto(words).run();
+    for options in ["", " --share 1/1"] {
+        let outcome = auto(options).run();
         shown(&outcome, ["unset", "unset", "unset"]);
         outcome.says(&[]);
     }
     // Only the device tells which fraction a size is, and a daemon needs the device.
-    let sized = auto(&["--share", "1G"]).run();
+    let sized = auto(" --share 1G").run();
     shown(&sized, ["true", "unset", "unset"]);
     let line = sized.stderr.trim_end();
     let begins = line.starts_with(&format!("cudawrap: {fraction}=0."));
@@ -97,10 +92,10 @@ fn auto_sets_framework_variables_before_the_program_starts() {
         begins && line.ends_with(not_set) && !line.contains('\n'),
         "{line}"
     );
-    let outcome = auto(&["--share", "1/4", "--mps"]).run();
+    let outcome = auto(" --share 1/4 --mps").run();
     outcome.says(&[&format!("cudawrap: the variables of MPS: {not_set}")]);
     // A program that was not started by cudawrap.
-    let command = cuda(&sandbox, &["init", &show_growth, &show_fraction]);
+    let command = cuda(&sandbox, &format!("init {show_growth} {show_fraction}"));
     let command = command.env("SIM_CUDA_THREAD", "1");
     let outcome = command.env("CUDAWRAP_SHARE", "1/2").run();
     let unset = [growth, fraction].map(|name| format!("{name}=unset"));
@@ -108,7 +103,7 @@ fn auto_sets_framework_variables_before_the_program_starts() {
     let line = format!("cudawrap: {growth}=true, {fraction}=0.45: {not_set}");
     outcome.says(&[&line]);
     sandbox.set_settings("framework_memory = false");
-    let outcome = auto(&["--share", "1/4"]).run();
+    let outcome = auto(" --share 1/4").run();
     shown(&outcome, ["unset", "unset", "unset"]);
     outcome.says(&[]);
 }
@@ -164,8 +159,8 @@ fn check_says_whether_the_driver_calls_the_library() {
         for (body, text) in cases {
             let source = format!("int cuInit(unsigned flags) {{ {body} }}\n");
             sandbox.file("work/driver.c", &source, 0o644);
-            let script = format!("cc -shared -fPIC -o {} driver.c", driver.display());
-            sandbox.shell("sh", &script).run().exits(0);
+            let build = "cc -shared -fPIC -o @/lib/libcuda.so.1 driver.c";
+            sandbox.words(build).run().exits(0);
             finding(text).exits(1);
         }
         std::fs::remove_file(&driver).unwrap();

@@ -13,11 +13,7 @@ fn a_share_makes_the_program_a_client_of_mps() {
     Node::each(|node| {
         let sandbox = &node.sandbox;
         let client = |name: &str| {
-            let ready = format!("ready={name}");
-            #[rustfmt::skip]
-            let words = [
-                "init", "env=CUDA_MPS_PIPE_DIRECTORY", "context", &ready, "hold",
-            ];
+            let words = format!("init env=CUDA_MPS_PIPE_DIRECTORY context ready={name} hold");
             let client = cuda(sandbox, &words).env("CUDAWRAP_SHARE", "1/2");
             let client = client.env("CUDAWRAP_MPS", "1");
             client.env("SIM_CUDA_MAX", "2").spawn()
@@ -29,10 +25,8 @@ fn a_share_makes_the_program_a_client_of_mps() {
         });
         for client in &clients {
             let text = client.stdout();
-            assert!(
-                text.contains("context 0") && text.contains(&node.uuid),
-                "{text}"
-            );
+            let there = ["context 0", &node.uuid].map(|part| text.contains(part));
+            assert_eq!(there, [true; 2], "{text}");
         }
         for client in clients {
             client.kill();
@@ -51,8 +45,7 @@ fn nvidias_driver_calls_the_library_before_it_opens_a_device() {
 fn calls_before_it_opens(driver: &Driver) {
     let sandbox = Sandbox::new("mig4");
     let library = format!("library={}", driver.library("libcuda.so.1").display());
-    #[rustfmt::skip]
-    let words = [&library, "init", "visible", "init", "descriptors", "wait-any"];
+    let words = format!("{library} init visible init descriptors wait-any");
     let bare = cuda(&sandbox, &words).env_remove(VARIABLE).run();
     let outcome = cuda(&sandbox, &words).run();
     outcome.exits(0).says(&[]);

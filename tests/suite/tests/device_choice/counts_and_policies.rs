@@ -37,10 +37,8 @@ fn cudawrap_leases_several_gpus_but_not_old_drivers_mig_devices() {
     sandbox.assert_clean(std::time::Duration::ZERO);
     let sandbox = Sandbox::new("gpus4");
     let script = "echo $CUDA_VISIBLE_DEVICES; unset CUDA_VISIBLE_DEVICES; getgpu --count-free; getgpu -q -n 3; getgpu -n 2 --no-reserve";
-    let outcome = sandbox
-        .command("cudawrap")
-        .args(["--count", "2", "--", "sh", "-c", script])
-        .run();
+    let outcome = sandbox.words("cudawrap --count 2 -- sh -c").args([script]);
+    let outcome = outcome.run();
     let lines: Vec<&str> = outcome.stdout.lines().collect();
     assert_eq!((lines.len(), lines[1]), (3, "2"), "{outcome:#?}");
     let all = [lines[0], lines[2]].join(",");
@@ -101,10 +99,8 @@ fn policies_decide_between_the_ends_and_between_gpus() {
     let sandbox = Sandbox::new("a100x8");
     let uuids = sandbox.uuids();
     let pick = |policy| sandbox.line(&format!("--no-reserve --policy {policy}"));
-    assert_eq!(
-        (pick("first"), pick("last")),
-        (uuids[0].clone(), uuids[55].clone())
-    );
+    let ends = [pick("first"), pick("last")];
+    assert_eq!(ends.each_ref(), [&uuids[0], &uuids[55]]);
     let gpu = |uuid: &String| uuids.iter().position(|known| known == uuid).unwrap() / 7;
     let spread = |_| gpu(&sandbox.line("--policy=spread"));
     let spread: BTreeSet<usize> = (0..8).map(spread).collect();
@@ -117,8 +113,7 @@ fn policies_decide_between_the_ends_and_between_gpus() {
     // So are the devices of one call.
     sandbox.ask("--release-all").exits(0);
     let gpus = |count: &str, policy: &str| -> BTreeSet<usize> {
-        let words = ["-q", "--no-reserve", "-n", count, "--policy", policy];
-        let line = sandbox.getgpu(words).run().line();
+        let line = sandbox.line(&format!("-q --no-reserve -n {count} --policy {policy}"));
         line.split(',').map(|uuid| gpu(&uuid.to_owned())).collect()
     };
     assert_eq!((gpus("8", "spread").len(), gpus("7", "pack").len()), (8, 1));
@@ -132,10 +127,8 @@ fn a_program_that_never_asked_counts_for_spread_and_pack() {
     let _stranger = sandbox.occupy(&uuids[..1], "--memory 1000");
     let picks = |policy: &str| -> BTreeSet<usize> {
         let one = || sandbox.line(&format!("--no-reserve --policy {policy}"));
-        (0..8)
-            .map(|_| one())
-            .map(|uuid| uuids.iter().position(|known| *known == uuid).unwrap() / 7)
-            .collect()
+        let place = |uuid| uuids.iter().position(|known| *known == uuid).unwrap();
+        (0..8).map(|_| place(one()) / 7).collect()
     };
     assert_eq!((picks("spread"), picks("pack")), ([1].into(), [0].into()));
 }

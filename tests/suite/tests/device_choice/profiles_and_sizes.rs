@@ -45,9 +45,8 @@ fn a_grant_that_is_too_small_is_named() {
         let ran = sandbox.words("cudawrap -n 3 -- true").visible(&grant).run();
         ran.refuses(125, &line).mentions(hint);
     }
-    sandbox
-        .ask("-n 5")
-        .refuses(3, "5 devices wanted: only 4 such devices exist here");
+    let line = "5 devices wanted: only 4 such devices exist here";
+    sandbox.ask("-n 5").refuses(3, line);
 }
 
 #[test]
@@ -56,9 +55,8 @@ fn a_profile_is_not_its_name_in_gigabytes() {
     for arguments in ["--profile 1g.18gb", "--min-memory 16G"] {
         sandbox.line(&format!("{arguments} --no-reserve"));
     }
-    sandbox
-        .ask("--min-memory 18G")
-        .refuses(3, "7 smaller than asked for");
+    let larger = sandbox.ask("--min-memory 18G");
+    larger.refuses(3, "7 smaller than asked for");
 }
 
 #[test]
@@ -81,8 +79,7 @@ fn an_unmeetable_request_is_refused_at_once_even_with_wait() {
             ran.refuses(125, line);
         }
     }
-    sandbox
-        .ask("--min-memory=300G")
-        .mentions("1 x 3g.20gb (19.62 GiB), 1 x 2g.10gb");
+    let larger = sandbox.ask("--min-memory=300G");
+    larger.mentions("1 x 3g.20gb (19.62 GiB), 1 x 2g.10gb");
     sandbox.assert_clean(std::time::Duration::ZERO);
 }

@@ -1,7 +1,6 @@
 //! `--explain` gives the reason why each device was rejected, and what is wrong with each
 //! list.
 
-use getgpu_tests::{OTHER, root};
 use harness::Sandbox;
 
 #[test]
@@ -34,17 +33,4 @@ fn every_device_but_the_one_printed_has_a_line_with_its_reason() {
     }
     assert!(!outcome.stderr.contains(&printed));
     drop(leased);
-}
-
-#[test]
-fn a_home_that_is_somebody_elses_is_no_reason_to_fail() {
-    let Some(sandbox) = root("mig4") else { return };
-    let home = sandbox.path("closed");
-    std::fs::create_dir_all(home.join(".config/getgpu")).unwrap();
-    std::fs::write(home.join(".config/getgpu/config.toml"), "type = 'gpu'\n").unwrap();
-    std::fs::set_permissions(&home, std::os::unix::fs::PermissionsExt::from_mode(0o700)).unwrap();
-    let ask = || sandbox.words("getgpu --no-reserve").env("HOME", &home);
-    ask().uid(OTHER).run().exits(0);
-    // Its owner's own settings count: no whole GPU is here.
-    ask().run().exits(3);
 }

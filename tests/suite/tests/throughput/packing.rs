@@ -10,12 +10,9 @@ use harness::{Command, Running, Sandbox, Signal, wait};
 const LONG: Duration = Duration::from_secs(120);
 
 fn quarter(sandbox: &Sandbox, number: u64, time: &str) -> Command {
-    let tag = number.to_string();
-    let program = ["--", "sim-cuda", "--max", "4", "--run", time, "--tag", &tag];
-    let command = sandbox
-        .words("cudawrap -q --share 1/4 --wait")
-        .args(program)
-        .limit(LONG);
+    let program = format!("sim-cuda --max 4 --run {time} --tag {number}");
+    let line = format!("cudawrap -q --share 1/4 --wait -- {program}");
+    let command = sandbox.words(&line).limit(LONG);
     match number % 2 {
         1 => as_other_user(command),
         _ => command,
@@ -34,11 +31,7 @@ fn forty_quarters_on_seven_devices() {
         sandbox.until_running(filling.len());
         let loads = loads(&sandbox);
         let (least, most) = (loads.values().min().unwrap(), loads.values().max().unwrap());
-        assert!(
-            most - least <= 1,
-            "after {} programs: {loads:?}",
-            filling.len()
-        );
+        assert!(most - least <= 1, "after {number} more: {loads:?}");
     }
     let waiting: Vec<Running> = (28..40)
         .map(|number| quarter(&sandbox, number, "0.2").spawn())
@@ -53,11 +46,7 @@ fn forty_quarters_on_seven_devices() {
     drop(filling);
     let ran: BTreeSet<String> = sandbox.runs().into_iter().map(|run| run.tag).collect();
     assert_eq!(ran.len(), 40, "all forty have run");
-    assert!(
-        sandbox.collisions().is_empty(),
-        "{:?}",
-        sandbox.collisions()
-    );
+    assert_eq!(sandbox.collisions().len(), 0, "{:?}", sandbox.collisions());
     sandbox.assert_clean(Duration::from_secs(2));
     assert_eq!(sandbox.line("--count-free --share 1/4"), "28");
 }
@@ -70,29 +59,27 @@ fn a_hundred_and_forty_in_line_for_seven() {
     let first: Vec<Running> = (0..7).map(start).collect();
     sandbox.until_running(7);
     let start = |number: u64| {
-        let tag = number.to_string();
-        let program = ["--wait", "--", "sim-cuda", "--run", "0.2", "--tag", &tag];
-        let command = sandbox.command("cudawrap").args(program).limit(LONG);
+        let line = format!("cudawrap --wait -- sim-cuda --run 0.2 --tag {number}");
+        let command = sandbox.words(&line).limit(LONG);
         match number % 3 {
             1 => as_other_user(command).spawn(),
             _ => command.spawn(),
         }
     };
-    let mut waiters = Vec::new();
-    for number in 0..140 {
-        waiters.push(start(number));
-        // In line before the next one comes, so that the order of arrival is known.
-        wait::until("it waits in the queue", || {
-            waiters[waiters.len() - 1].stderr().contains("ahead of you")
-        });
-    }
+    // In line before the next one comes, so that the order of arrival is known.
+    let in_line = |number: u64| {
+        let waiter = start(number);
+        let waits = || waiter.stderr().contains("ahead of you");
+        wait::until("it waits in the queue", waits);
+        waiter
+    };
+    let waiters: Vec<Running> = (0..140).map(in_line).collect();
     let began = std::time::Instant::now();
     drop(first);
-    let outcomes: Vec<_> = waiters.into_iter().map(Running::wait).collect();
-    let elapsed = began.elapsed();
-    for outcome in &outcomes {
-        outcome.exits(0);
+    for waiter in waiters {
+        waiter.wait().exits(0);
     }
+    let elapsed = began.elapsed();
     let mut runs = sandbox.runs();
     runs.retain(|run| run.tag != "first");
     runs.sort_by_key(|run| run.start);
