@@ -9,6 +9,7 @@ use std::path::{Path, PathBuf};
 use sim_node::Folder;
 use tempfile::TempDir;
 
+use crate::skip::{self, Need};
 use crate::{Builder, Command, Outcome};
 
 /// One test's own machine.
@@ -27,6 +28,11 @@ impl Sandbox {
     /// A node, with lines of the system's settings file.
     pub fn with(node: &str, settings: &str) -> Self {
         Builder::new(node).settings(settings).build()
+    }
+
+    /// The same where nothing of `needs` is missing; none: it has been said.
+    pub fn given(needs: &[Need], node: &str, settings: &str) -> Option<Self> {
+        (!skip::lacks(needs)).then(|| Self::with(node, settings))
     }
 
     /// To say more.

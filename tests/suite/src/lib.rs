@@ -19,7 +19,8 @@ use std::collections::{BTreeMap, BTreeSet};
 use std::path::PathBuf;
 use std::time::Duration;
 
-use harness::{Command, Running, Sandbox, skip, wait};
+use harness::skip::Need;
+use harness::{Command, Running, Sandbox, wait};
 
 /// A path below the folder that cargo builds into: what is kept there between runs.
 ///
@@ -101,7 +102,7 @@ pub fn loads(sandbox: &Sandbox) -> BTreeMap<String, usize> {
 
 /// A node, where the test is root's; none: it has been said.
 pub fn root(node: &str) -> Option<Sandbox> {
-    (!skip::lacks(&[skip::Need::Root])).then(|| Sandbox::new(node))
+    Sandbox::given(&[Need::Root], node, "")
 }
 
 /// Another user, where the test runs as root.

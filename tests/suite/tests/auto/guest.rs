@@ -14,10 +14,9 @@ use harness::{Sandbox, Signal, wait};
 
 #[test]
 fn the_library_exports_one_function() {
-    if skip::lacks(&[Need::Tool("nm")]) {
+    let Some(sandbox) = Sandbox::given(&[Need::Tool("nm")], "none", "") else {
         return;
-    }
-    let sandbox = Sandbox::new("none");
+    };
     let line = "nm -D --defined-only @/lib/getgpu/libcudawrap.so";
     let outcome = sandbox.words(line).run();
     let lines = outcome.stdout.lines();
@@ -184,10 +183,9 @@ fn the_helper_has_no_descriptor_and_no_library_of_the_program() {
 
 #[test]
 fn a_static_program_that_loads_the_driver_gets_its_device() {
-    if skip::lacks(&[Need::Tool("cc")]) {
+    let Some(sandbox) = Sandbox::given(&[Need::Tool("cc")], "mig4", "") else {
         return;
-    }
-    let sandbox = Sandbox::new("mig4");
+    };
     let source = r#"
 #include <dlfcn.h>
 #include <stdio.h>

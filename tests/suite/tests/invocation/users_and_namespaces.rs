@@ -10,10 +10,9 @@ use harness::{Running, Sandbox, wait};
 
 #[test]
 fn sudo_takes_the_device_for_the_other_user_and_gives_it_back() {
-    if skip::lacks(&[Need::Root, Need::Tool("sudo")]) {
+    let Some(sandbox) = Sandbox::given(&[Need::Root, Need::Tool("sudo")], "mig4", "") else {
         return;
-    }
-    let sandbox = Sandbox::new("mig4");
+    };
     let app = wrap(&sandbox, "opt", "app", "sim-cuda");
     let keep = "SIM_NODE,LD_LIBRARY_PATH,GETGPU_LOCK,GETGPU_CONFIG,CUDA_VISIBLE_DEVICES";
     let words = [&format!("--preserve-env={keep}"), "-u", "nobody", "-n"].map(str::to_owned);
@@ -95,10 +94,11 @@ fn other_namespaces_and_a_hidden_proc_exclude_as_ever() {
 /// namespace all the same.
 #[test]
 fn only_the_hosts_root_may_hold_for_any_process() {
-    if skip::lacks(&[Need::Root, Need::UserNamespace, Need::Mounts]) {
+    let Some(sandbox) =
+        Sandbox::given(&[Need::Root, Need::UserNamespace, Need::Mounts], "mig4", "")
+    else {
         return;
-    }
-    let sandbox = Sandbox::new("mig4");
+    };
     let outcome = sandbox
         .words("unshare -Ur getgpu --hold=1")
         .uid(OTHER)

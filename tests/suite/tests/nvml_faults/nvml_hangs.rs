@@ -123,10 +123,9 @@ fn one_uuid_twice_is_one_device() {
 /// All has been answered by then, so a crash behind it is nobody's.
 #[test]
 fn a_library_that_crashes_when_it_is_unloaded_has_answered() {
-    if skip::lacks(&[skip::Need::Tool("cc")]) {
+    let Some(sandbox) = Sandbox::given(&[skip::Need::Tool("cc")], "mig4", "") else {
         return;
-    }
-    let sandbox = Sandbox::new("mig4");
+    };
     // One that loads NVML's.
     let source = "#include <stdlib.h>\n__attribute__((destructor)) void end(void) { abort(); }\n";
     sandbox.file("lib/front.c", source, 0o644);

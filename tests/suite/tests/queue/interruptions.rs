@@ -145,10 +145,9 @@ fn the_wait_limit_holds_and_both_ends_are_reported() {
 
 #[test]
 fn on_a_terminal_one_line_is_rewritten() {
-    if skip::lacks(&[skip::Need::Tool("script")]) {
+    let Some(sandbox) = Sandbox::given(&[skip::Need::Tool("script")], "h200x1", "") else {
         return;
-    }
-    let sandbox = Sandbox::new("h200x1");
+    };
     let first = blocker(&sandbox);
     let line = "cudawrap --wait -- sh -c 'echo runs; :'";
     let terminal = sandbox.words("script -qec").args([line, "/dev/null"]);

@@ -105,23 +105,17 @@ fn host_and_containers_exclude_each_other_by_the_hosts_lock() {
         let inside = ["one", "other"].map(|name| line_of(&sandbox, name));
         let hosts = until_none_is_free(&sandbox, &["--for=60"]);
         assert_devices(&[&hosts[..], &inside[..]].concat(), &sandbox.uuids());
-        program("third")
-            .run()
-            .refuses(75, "no free device: 4 of 4 in use")
-            .mentions("reserved 2");
+        let third = program("third").run();
+        third.refuses(75, "no free device: 4 of 4 in use");
+        third.mentions("reserved 2");
         run("third", "getgpu").run().refuses(1, "no free device");
         let list = run("third", "getgpu --list").run();
-        assert_eq!(
-            list.exits(0).stdout.matches(" sleep ").count(),
-            2,
-            "who is in a container, too: {list:#?}"
-        );
+        // Who is in a container, too.
+        let shown = list.exits(0).stdout.matches(" sleep ").count();
+        assert_eq!(shown, 2, "{list:#?}");
         shell("docker kill one").run().exits(0);
         let again = || listing::free_devices(&sandbox) == "1";
-        wait::until_within(
-            Duration::from_secs(2),
-            "the device of a killed container is free",
-            again,
-        );
+        let soon = Duration::from_secs(2);
+        wait::until_within(soon, "a killed container's device is free", again);
     });
 }

@@ -25,10 +25,7 @@ const JOBS: usize = 8;
 fn documented(text: &str) {
     let page = Path::new(env!("CARGO_MANIFEST_DIR")).join("../../docs/LAUNCHERS.md");
     let page = std::fs::read_to_string(page).unwrap();
-    assert!(
-        page.contains(text),
-        "docs/LAUNCHERS.md does not say: {text}"
-    );
+    assert!(page.contains(text), "the page does not say: {text}");
 }
 
 /// A node of four devices with the job.
@@ -214,10 +211,7 @@ fn a_window_of_tmux() {
     sandbox.shell("bash", line).run().exits(0);
     harness::wait::until("the window's job has run", || !sandbox.runs().is_empty());
     assert_eq!(getgpu_tests::listing::free_devices(&sandbox), "3");
-    sandbox
-        .shell("bash", "tmux -S socket kill-server")
-        .run()
-        .exits(0);
+    sandbox.words("tmux -S socket kill-server").run().exits(0);
     sandbox.assert_clean(Duration::from_secs(5));
 }
 
@@ -242,18 +236,13 @@ fn workers_lease(package: &str, file: &str) {
     };
     let checkout = Path::new(env!("CARGO_MANIFEST_DIR")).join("../..");
     let run = |sandbox: &Sandbox, fails: &str| {
-        let command = sandbox
-            .command(bin.join("python"))
-            .args([checkout.join("tests/python/launchers").join(file)]);
-        command
-            .env("PYTHONPATH", checkout.join("packaging/python/src"))
-            .env("PYTHONDONTWRITEBYTECODE", "1")
-            .env("RAY_ACCEL_ENV_VAR_OVERRIDE_ON_ZERO", "0")
-            .env("FAILS", fails)
-            .env("TMPDIR", sandbox.path("work"))
-            .env("RAY_TMPDIR", sandbox.path("work"))
-            .limit(Duration::from_secs(180))
-            .run()
+        let variables = "PYTHONDONTWRITEBYTECODE=1 RAY_ACCEL_ENV_VAR_OVERRIDE_ON_ZERO=0 \
+            TMPDIR=@/work RAY_TMPDIR=@/work";
+        let line = format!("{variables} FAILS={fails} {}/python", bin.display());
+        let command = sandbox.words(&line);
+        let command = command.args([checkout.join("tests/python/launchers").join(file)]);
+        let command = command.env("PYTHONPATH", checkout.join("packaging/python/src"));
+        command.limit(Duration::from_secs(180)).run()
     };
     let sandbox = node();
     let outcome = run(&sandbox, "");

@@ -8,8 +8,8 @@ use std::sync::OnceLock;
 use std::time::Duration;
 
 use getgpu_tests::wrapped::python;
-use harness::Sandbox;
 use harness::skip::{self, Need};
+use harness::{Outcome, Sandbox};
 use nix::fcntl::{Flock, FlockArg};
 
 /// The checkout.
@@ -18,10 +18,15 @@ fn top() -> PathBuf {
     top.canonicalize().expect("the checkout")
 }
 
-/// Runs a command without its output; what it said if it failed.
-fn quietly(program: &Path, words: &[&str]) -> Result<(), String> {
+/// What pip installs with, in any environment.
+const INSTALL: &str = "install -q --disable-pip-version-check";
+
+/// Runs a command without its output, of words without a space in any and others; what it said
+/// if it failed.
+fn quietly(program: &Path, words: &str, more: &[&str]) -> Result<(), String> {
     let outcome = Command::new(program)
-        .args(words)
+        .args(words.split(' '))
+        .args(more)
         .current_dir(top())
         .stdin(Stdio::null())
         .output();
@@ -40,19 +45,11 @@ fn interpreter() -> Result<&'static Path, String> {
         let environment = top().join("target/python/venv");
         let own = environment.join("bin/python");
         make(&system, &environment)?;
-        let pip = |words: &[&str]| {
-            let quiet = ["-m", "pip", "install", "-q", "--disable-pip-version-check"];
-            quietly(&own, &[&quiet[..], words].concat())
-        };
-        pip(&["-r", "tests/python/requirements.txt"])
+        let pip = |words: &str| quietly(&own, &format!("-m pip {INSTALL} {words}"), &[]);
+        pip("-r tests/python/requirements.txt")
             .map_err(|why| format!("pip cannot install from PyPI: {why}"))?;
-        pip(&[
-            "--no-deps",
-            "--no-build-isolation",
-            "--force-reinstall",
-            "packaging/python",
-        ])
-        .unwrap_or_else(|why| panic!("packaging/python cannot be installed: {why}"));
+        pip("--no-deps --no-build-isolation --force-reinstall packaging/python")
+            .unwrap_or_else(|why| panic!("packaging/python cannot be installed: {why}"));
         Ok(own)
     })
     .as_deref()
@@ -73,12 +70,12 @@ fn from_pypi(package: &str) -> Result<PathBuf, String> {
     let bin = environment.join("bin");
     let installed = environment.join(format!(".{package}"));
     if !installed.exists() {
-        #[rustfmt::skip]
-        let words = [
-            "-m", "pip", "install", "-q", "--disable-pip-version-check", package,
-        ];
-        quietly(&bin.join("python"), &words)
-            .map_err(|why| format!("pip cannot install {package} from PyPI: {why}"))?;
+        quietly(
+            &bin.join("python"),
+            &format!("-m pip {INSTALL} {package}"),
+            &[],
+        )
+        .map_err(|why| format!("pip cannot install {package} from PyPI: {why}"))?;
         File::create(installed).map_err(|error| error.to_string())?;
     }
     Ok(bin)
@@ -89,8 +86,8 @@ fn make(python: &str, environment: &Path) -> Result<(), String> {
     if environment.join("bin/pip").exists() {
         return Ok(());
     }
-    let directory = environment.display().to_string();
-    quietly(Path::new(python), &["-m", "venv", &directory])
+    let words = format!("-m venv {}", environment.display());
+    quietly(Path::new(python), &words, &[])
 }
 
 /// One test process at a time; the lock ends with what is returned.
@@ -112,21 +109,13 @@ fn passes(file: &str) -> Option<Sandbox> {
     let python = ready()?;
     let sandbox = Sandbox::new("mig4");
     let tests = top().join("tests/python");
-    let outcome = sandbox
-        .command(python)
-        .args(["-m", "pytest", "-q", "-rs", "-p", "no:cacheprovider"])
-        .args([tests.join(file)])
-        .env("PYTHONDONTWRITEBYTECODE", "1")
-        .env("TMPDIR", sandbox.path("work"))
-        .limit(Duration::from_secs(180))
-        .run();
-    assert_eq!(
-        outcome.code(),
-        Some(0),
-        "{}{}",
-        outcome.stdout,
-        outcome.stderr
-    );
+    let variables = "PYTHONDONTWRITEBYTECODE=1 TMPDIR=@/work";
+    let pytest = "-m pytest -q -rs -p no:cacheprovider";
+    let line = format!("{variables} {} {pytest}", python.display());
+    let command = sandbox.words(&line).args([tests.join(file)]);
+    let outcome = command.limit(Duration::from_secs(180)).run();
+    let said = [&*outcome.stdout, &outcome.stderr].concat();
+    assert_eq!(outcome.code(), Some(0), "{said}");
     for line in outcome.stdout.lines() {
         if let Some(why) = line.strip_prefix("SKIPPED ") {
             skip::say(why);
@@ -169,42 +158,27 @@ fn the_wheel_carries_the_programs() {
     let Some(python) = ready() else {
         return;
     };
-    if skip::lacks(&[Need::Tool("make")]) {
+    let Some(sandbox) = Sandbox::given(&[Need::Tool("make")], "mig4", "") else {
         return;
-    }
-    let sandbox = Sandbox::new("mig4");
+    };
     let test = std::env::current_exe().unwrap();
     let built = test.parent().and_then(Path::parent).unwrap();
     let wheels = sandbox.path("work/wheels");
-    let assign = |name: &str, value: &Path| format!("{name}={}", value.display());
-    let words = [
-        "wheel-only".to_owned(),
-        assign("programs", built),
-        assign("wheels", &wheels),
-        assign("PYTHON", python),
-        "PIP=--no-build-isolation --no-cache-dir --disable-pip-version-check".to_owned(),
-    ];
-    let words: Vec<&str> = words.iter().map(String::as_str).collect();
-    quietly(Path::new("make"), &words).unwrap();
+    let [built, made, by] = [built, &wheels, python].map(Path::display);
+    let words = format!("wheel-only programs={built} wheels={made} PYTHON={by}");
+    let pip = "PIP=--no-build-isolation --no-cache-dir --disable-pip-version-check";
+    quietly(Path::new("make"), &words, &[pip]).unwrap();
     let wheel = std::fs::read_dir(&wheels).unwrap().next().unwrap().unwrap();
     let name = wheel.file_name().into_string().unwrap();
-    let begin = concat!(
-        "cudawrap-",
-        env!("CARGO_PKG_VERSION"),
-        "-py3-none-manylinux_2_"
-    );
-    assert!(name.starts_with(begin), "{name}");
+    let version = env!("CARGO_PKG_VERSION");
+    let begin = format!("cudawrap-{version}-py3-none-manylinux_2_");
+    assert!(name.starts_with(&begin), "{name}");
     let environment = sandbox.text("work/venv");
-    quietly(python, &["-m", "venv", "--without-pip", &environment]).unwrap();
+    let venv = format!("-m venv --without-pip {environment}");
+    quietly(python, &venv, &[]).unwrap();
     let file = wheel.path().display().to_string();
-    let pip = ["-m", "pip", "--python", &environment, "install", "-q"];
-    let rest = [
-        "--no-index",
-        "--no-deps",
-        "--disable-pip-version-check",
-        &file,
-    ];
-    quietly(python, &[&pip[..], &rest].concat()).unwrap();
+    let pip = format!("-m pip --python {environment} {INSTALL} --no-index --no-deps");
+    quietly(python, &pip, &[&file]).unwrap();
     let program = sandbox.text("bin/sim-cuda");
     let script = format!(
         "import cudawrap\nfrom cudawrap._programs import find\n\
@@ -213,21 +187,16 @@ fn the_wheel_carries_the_programs() {
          import subprocess\n\
          subprocess.run([find('cudawrap'), '--auto', '--', 'printenv', 'CUDA_INJECTION64_PATH'])"
     );
-    let outcome = sandbox
-        .command(format!("{environment}/bin/python"))
-        .args(["-c", &script])
-        .env("PATH", "/bin")
-        .run();
+    let alone = sandbox.words("PATH=/bin @/work/venv/bin/python -c");
+    let outcome = alone.args([&script]).run();
     outcome.exits(0);
     let lines: Vec<&str> = outcome.stdout.lines().collect();
     let [getgpu, run, library] = lines[..] else {
         panic!("{outcome:#?}");
     };
     // A site's own would come first.
-    if !["/bin/getgpu", "/usr/local/bin/getgpu"]
-        .iter()
-        .any(|file| Path::new(file).exists())
-    {
+    let sites = ["/bin/getgpu", "/usr/local/bin/getgpu"].map(Path::new);
+    if !sites.iter().any(|file| file.exists()) {
         assert_eq!(getgpu, format!("{environment}/bin/getgpu"));
         assert_eq!(library, format!("{environment}/lib/getgpu/libcudawrap.so"));
     }
@@ -240,11 +209,7 @@ fn the_python_package_is_typed() {
     let Some(python) = ready() else {
         return;
     };
-    let outcome = Command::new(python)
-        .args(["-m", "mypy", "--cache-dir", "/dev/null"])
-        .current_dir(top().join("packaging/python"))
-        .output()
-        .unwrap();
-    let said = String::from_utf8_lossy(&outcome.stdout);
-    assert!(outcome.status.success(), "{said}");
+    let mut mypy = Command::new(python);
+    mypy.args("-m mypy --cache-dir /dev/null".split(' '));
+    Outcome::of(mypy.current_dir(top().join("packaging/python"))).exits(0);
 }

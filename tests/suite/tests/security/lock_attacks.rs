@@ -7,7 +7,7 @@ use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::{Duration, Instant};
 
 use getgpu_tests::{OTHER, bytes, listing, root};
-use harness::skip::{self, Need};
+use harness::skip::Need;
 use harness::{Sandbox, size};
 use nix::libc;
 
@@ -51,10 +51,9 @@ fn tens_of_thousands_of_ranges_mislead_nobody() {
 /// have many.
 #[test]
 fn few_calls_are_made_to_a_lock_that_anybody_can_fill() {
-    if skip::lacks(&[Need::Tool("strace")]) {
+    let Some(sandbox) = Sandbox::given(&[Need::Tool("strace")], "a100x8", "") else {
         return;
-    }
-    let sandbox = Sandbox::new("a100x8");
+    };
     let calls = |words: &str| {
         let trace = sandbox.path("work/trace");
         let line = "strace -f -qq -e trace=fcntl,openat -o work/trace ";
@@ -183,11 +182,8 @@ fn nobody_but_root_can_put_another_lock_in_its_place() {
          mv /tmp/none lock; chmod 0 lock; ln lock x; i=$((i + 1)); done 2>/dev/null; touch {}",
         sandbox.text("work/done")
     );
-    let attacker = sandbox
-        .shell("dash", &script)
-        .uid(OTHER)
-        .limit(Duration::from_secs(600))
-        .spawn();
+    let attacker = sandbox.shell("dash", &script).uid(OTHER);
+    let attacker = attacker.limit(Duration::from_secs(600)).spawn();
     let mut starts = 0;
     while !sandbox.path("work/done").exists() {
         let users = [1002, 1003].map(|uid| sandbox.words("cudawrap -- sim-cuda").uid(uid).spawn());
@@ -223,10 +219,9 @@ fn holder_pids(listed: &serde_json::Value, uuid: &str) -> Vec<i64> {
 /// no user who holds nothing, and root reads who really has the device.
 #[test]
 fn forged_signatures_limit_no_other_user() {
-    if skip::lacks(&[Need::Root]) {
+    let Some(sandbox) = Sandbox::given(&[Need::Root], "mig4", "max_per_user = 1") else {
         return;
-    }
-    let sandbox = Sandbox::with("mig4", "max_per_user = 1");
+    };
     let victim = sandbox.words("sleep 1000").uid(OTHER).spawn();
     let span = bytes::span(&sandbox.uuids()[0]);
     let attacker = bytes::open(&sandbox);
@@ -253,10 +248,9 @@ fn forged_signatures_limit_no_other_user() {
 /// One lock on everything signs for no user.
 #[test]
 fn one_lock_on_the_whole_file_names_no_user() {
-    if skip::lacks(&[Need::Root]) {
+    let Some(sandbox) = Sandbox::given(&[Need::Root], "mig4", "max_per_user = 1") else {
         return;
-    }
-    let sandbox = Sandbox::with("mig4", "max_per_user = 1");
+    };
     let attacker = bytes::open(&sandbox);
     bytes::lock(&attacker, libc::F_RDLCK, 0, i64::MAX).unwrap();
     let table = sandbox.ask("--list");

@@ -34,9 +34,8 @@ fn a_lock_is_the_same_file_from_every_directory() {
     // A list that is not there allows everything.
     for setting in ["lock", "allowed_file", "getgpu"] {
         sandbox.set_settings(&format!("{setting} = 'x'"));
-        sandbox
-            .ask("--no-reserve")
-            .refuses(2, "`x` is not an absolute path");
+        let refused = sandbox.ask("--no-reserve");
+        refused.refuses(2, "`x` is not an absolute path");
     }
 }
 
@@ -62,9 +61,8 @@ fn a_lock_that_cannot_be_trusted_is_status_4_and_one_line() {
         assert!(!lock.exists(), "made where others can write");
     }
     std::fs::set_permissions(directory, Permissions::from_mode(0o755)).unwrap();
-    let nowhere = sandbox.words("getgpu --no-reserve");
-    let nowhere = nowhere.env("GETGPU_LOCK", "/nowhere/lock").run();
-    nowhere.exits(4).prints("");
+    let nowhere = sandbox.words("GETGPU_LOCK=/nowhere/lock getgpu --no-reserve");
+    nowhere.run().exits(4).prints("");
     if skip::lacks(&[Need::Root]) {
         return;
     }
@@ -75,10 +73,9 @@ fn a_lock_that_cannot_be_trusted_is_status_4_and_one_line() {
 
 #[test]
 fn root_creates_the_hosts_lock_with_its_directory() {
-    if skip::lacks(&[Need::Mounts]) {
+    let Some(sandbox) = Sandbox::given(&[Need::Mounts], "mig4", "") else {
         return;
-    }
-    let sandbox = Sandbox::new("mig4");
+    };
     let script = "(umask 077; getgpu --no-reserve >/dev/null); \
         stat -c '%a %U %F' /run/getgpu /run/getgpu/lock; ls -A /run | grep getgpu";
     let made = "755 root directory\n666 root fifo\ngetgpu\n";
@@ -87,10 +84,9 @@ fn root_creates_the_hosts_lock_with_its_directory() {
 
 #[test]
 fn a_plain_user_without_the_hosts_lock_gets_a_private_one() {
-    if skip::lacks(&[Need::Mounts]) {
+    let Some(sandbox) = Sandbox::given(&[Need::Mounts], "mig4", "") else {
         return;
-    }
-    let sandbox = Sandbox::new("mig4");
+    };
     // /tmp holds the sandbox, so the private lock lands in the machine's own; this uid is
     // nobody else's.
     let uid = 61_234;
@@ -125,26 +121,22 @@ fn a_plain_user_without_the_hosts_lock_gets_a_private_one() {
 
 #[test]
 fn an_unshared_lock_is_reported_once_per_call_or_refused() {
-    if skip::lacks(&[Need::Mounts]) {
+    let Some(sandbox) = Sandbox::given(&[Need::Mounts], "mig4", "") else {
         return;
-    }
-    let sandbox = Sandbox::new("mig4");
+    };
     let app = wrap(&sandbox, "opt", "app", "probe");
     let app = app.to_str().unwrap();
     let line = "/run/getgpu: not shared with the host: devices given elsewhere are not excluded";
     let hint = "hint: mount /run/getgpu";
     // The last has a private lock, in the machine's own /tmp.
-    for (namespaces, user) in [
-        ("-m", ""),
-        ("-mpf", ""),
-        ("-mpf", "setpriv --reuid 61235 --clear-groups"),
-    ] {
+    let other = "setpriv --reuid 61235 --clear-groups";
+    for (namespaces, user) in [("-m", ""), ("-mpf", ""), ("-mpf", other)] {
         let run = |script: &str| {
             let script = format!(
                 "mount -t tmpfs -o mode=755 run /run && mount -t proc proc /proc; \
                  {user} {script}; status=$?; rm -rf /tmp/getgpu-61235; exit $status"
             );
-            let shell = sandbox.command("unshare").args([namespaces, "sh", "-c"]);
+            let shell = sandbox.words(&format!("unshare {namespaces} sh -c"));
             shell.args([script]).env_remove("GETGPU_LOCK").run()
         };
         for script in ["getgpu --no-reserve", "cudawrap -- true"] {
@@ -166,10 +158,9 @@ fn an_unshared_lock_is_reported_once_per_call_or_refused() {
 
 #[test]
 fn a_user_namespace_sees_and_respects_the_lock() {
-    if skip::lacks(&[Need::Root, Need::UserNamespace]) {
+    let Some(sandbox) = Sandbox::given(&[Need::Root, Need::UserNamespace], "mig4", "") else {
         return;
-    }
-    let sandbox = Sandbox::new("mig4");
+    };
     let first = sandbox.line("--for=60");
     // Each by a caller of its own: a later `unshare` below the same caller may not be read
     // from another user namespace, and would count as the program that was waited for.
@@ -187,10 +178,9 @@ fn a_user_namespace_sees_and_respects_the_lock() {
 
 #[test]
 fn a_container_with_the_hosts_lock_excludes_and_is_excluded() {
-    if skip::lacks(&[Need::Mounts]) {
+    let Some(sandbox) = Sandbox::given(&[Need::Mounts], "mig4", "") else {
         return;
-    }
-    let sandbox = Sandbox::new("mig4");
+    };
     let inside = "cudawrap -- sim-cuda --run forever";
     let container = sandbox.contained(inside).spawn();
     sandbox.until_running(1);

@@ -9,10 +9,9 @@ use harness::{Running, Sandbox, skip, wait};
 
 #[test]
 fn a_user_has_no_more_than_the_site_allows() {
-    if skip::lacks(&[skip::Need::Root]) {
+    let Some(sandbox) = Sandbox::given(&[skip::Need::Root], "a100x1", "max_per_user = 2") else {
         return;
-    }
-    let sandbox = Sandbox::with("a100x1", "max_per_user = 2");
+    };
     let ask = |arguments: &str| sandbox.ask_as(OTHER, arguments);
     let first = ask("--for=600").line();
     let program = sandbox.leased().uid(OTHER).spawn();
@@ -46,10 +45,9 @@ fn a_user_has_no_more_than_the_site_allows() {
 /// As the list names it.
 #[test]
 fn what_a_wrapped_program_holds_is_told_with_its_whole_name() {
-    if skip::lacks(&[skip::Need::Root]) {
+    let Some(sandbox) = Sandbox::given(&[skip::Need::Root], "mig4", "max_per_user = 2") else {
         return;
-    }
-    let sandbox = Sandbox::with("mig4", "max_per_user = 2");
+    };
     let app = wrap_shell(&sandbox, "opt", "simulate");
     let script = "unset CUDA_VISIBLE_DEVICES; getgpu --hold > given; mv given ran; kill -STOP $$";
     let run = sandbox.command(&app).args(["-c", script]);
@@ -63,10 +61,9 @@ fn what_a_wrapped_program_holds_is_told_with_its_whole_name() {
 
 #[test]
 fn a_request_over_the_user_limit_is_refused_even_with_wait() {
-    if skip::lacks(&[skip::Need::Root]) {
+    let Some(sandbox) = Sandbox::given(&[skip::Need::Root], "h200x1", "max_per_user = 2") else {
         return;
-    }
-    let sandbox = Sandbox::with("h200x1", "max_per_user = 2");
+    };
     sandbox.set_node("driver = '570.133.20'\n[[gpu]]\nmodel = 'H200'\ncount = 4\n");
     let line = "--count 3: max_per_user allows 2 at a time on this node";
     let taken = sandbox.ask("-q -n 3 --hold=0");
@@ -95,10 +92,9 @@ fn a_request_over_the_user_limit_is_refused_even_with_wait() {
 /// The bytes that say whose a device is can be locked by anybody, for anybody.
 #[test]
 fn a_strangers_lock_on_a_users_bytes_counts_as_nothing() {
-    if skip::lacks(&[skip::Need::Root]) {
+    let Some(sandbox) = Sandbox::given(&[skip::Need::Root], "mig4", "max_per_user = 2") else {
         return;
-    }
-    let sandbox = Sandbox::with("mig4", "max_per_user = 2");
+    };
     let stranger = bytes::open(&sandbox);
     for uuid in sandbox.uuids() {
         for region in [bytes::LEASE_UIDS, bytes::RESERVATION_UIDS] {
@@ -124,10 +120,9 @@ fn a_strangers_lock_on_a_users_bytes_counts_as_nothing() {
 
 #[test]
 fn a_batch_grant_is_never_over_the_limit() {
-    if skip::lacks(&[skip::Need::Root]) {
+    let Some(sandbox) = Sandbox::given(&[skip::Need::Root], "gpus4", "max_per_user = 2") else {
         return;
-    }
-    let sandbox = Sandbox::with("gpus4", "max_per_user = 2");
+    };
     let grant = sandbox.uuids().join(",");
     let rank = |_| {
         let command = sandbox.leased().uid(OTHER).env("SLURM_JOB_ID", "7");
@@ -146,10 +141,13 @@ fn a_batch_grant_is_never_over_the_limit() {
 
 #[test]
 fn root_of_a_user_namespace_is_no_root() {
-    if skip::lacks(&[skip::Need::Root, skip::Need::UserNamespace]) {
+    let Some(sandbox) = Sandbox::given(
+        &[skip::Need::Root, skip::Need::UserNamespace],
+        "a100x1",
+        "max_per_user = 1",
+    ) else {
         return;
-    }
-    let sandbox = Sandbox::with("a100x1", "max_per_user = 1");
+    };
     let script = "unshare -Ur getgpu --hold; unshare -Ur getgpu --hold; getgpu --hold; true";
     let outcome = sandbox.shell("bash", script).uid(OTHER).run();
     assert_eq!(outcome.exits(0).stdout.lines().count(), 1, "{outcome:#?}");
@@ -157,10 +155,9 @@ fn root_of_a_user_namespace_is_no_root() {
 
 #[test]
 fn calls_at_one_instant_are_all_counted_and_shares_as_parts() {
-    if skip::lacks(&[skip::Need::Root]) {
+    let Some(sandbox) = Sandbox::given(&[skip::Need::Root], "a100x8", "max_per_user = 2") else {
         return;
-    }
-    let sandbox = Sandbox::with("a100x8", "max_per_user = 2");
+    };
     // A caller of their own: what other tests start below this process may not be read,
     // and would count as use of these devices.
     for (arguments, most) in [("--for=600", 2), ("--for=600 --share 1/4", 8)] {
@@ -177,10 +174,9 @@ fn calls_at_one_instant_are_all_counted_and_shares_as_parts() {
 
 #[test]
 fn a_waiter_over_its_limit_is_skipped_and_served_later() {
-    if skip::lacks(&[skip::Need::Root]) {
+    let Some(sandbox) = Sandbox::given(&[skip::Need::Root], "h200x1", "max_per_user = 1") else {
         return;
-    }
-    let sandbox = Sandbox::with("h200x1", "max_per_user = 1");
+    };
     sandbox.set_node("driver = '570.133.20'\n[[gpu]]\nmodel = 'H200'\ncount = 2\n");
     let run = |uid: u32, time: &str| {
         let line = format!("cudawrap --wait -- sim-cuda --run {time}");
@@ -232,10 +228,13 @@ fn what_no_living_process_has_signed_is_counted() {
 /// Neither a stranger's program, nor over the limit what another user reserves.
 #[test]
 fn what_does_not_become_free_is_not_waited_for() {
-    if skip::lacks(&[skip::Need::Root]) {
+    let Some(sandbox) = Sandbox::given(
+        &[skip::Need::Root],
+        "mig4",
+        "max_per_user = 1\nlinger = '60s'",
+    ) else {
         return;
-    }
-    let sandbox = Sandbox::with("mig4", "max_per_user = 1\nlinger = '60s'");
+    };
     let refused = || {
         let refused = sandbox.ask_as(OTHER, "-q");
         refused.exits(1).within(Duration::from_secs(20));

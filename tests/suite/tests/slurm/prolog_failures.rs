@@ -6,7 +6,7 @@ use std::os::unix::fs::MetadataExt;
 use std::time::{Duration, Instant};
 
 use getgpu_tests::{listing, slurm};
-use harness::skip::{self, Need};
+use harness::skip::Need;
 use harness::{Sandbox, wait};
 
 use crate::hook_calls::{counts, epilog, hook, is_called, job, mig4, prolog, quiet, sleeper};
@@ -101,10 +101,9 @@ fn a_prolog_waits_for_a_hung_driver_only_so_long() {
 /// The file of earlier versions is read as lines, and never executed.
 #[test]
 fn settings_of_an_earlier_version_count_and_are_shown_anew() {
-    if skip::lacks(&[Need::Root, Need::Mounts]) {
+    let Some(sandbox) = Sandbox::given(&[Need::Root, Need::Mounts], "mig4", "") else {
         return;
-    }
-    let sandbox = Sandbox::new("mig4");
+    };
     let text = "GETGPU_SLURM_SHARES='other=1 mine=1/2'\nexport GETGPU_SLURM_WAIT=\"0\" # s\ntouch work/executed\n. /no/such/file\n";
     slurm::with_site_file(text, || {
         let said = hook(&sandbox, "prolog", "", &job(0), "mine").wait();

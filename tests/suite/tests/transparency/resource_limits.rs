@@ -96,10 +96,9 @@ fn little_memory_for_addresses() {
 /// Runs `words` with address spaces of ever more KiB, from what the loader needs on to
 /// `more` above it: nothing is aborted or panics, and somewhere there is too little to start.
 fn starts_or_says_why(words: &[&str], status: i32, more: u64) {
-    if skip::lacks(&[Need::Tool("prlimit")]) {
+    let Some(sandbox) = Sandbox::given(&[Need::Tool("prlimit")], "mig4", "") else {
         return;
-    }
-    let sandbox = Sandbox::new("mig4");
+    };
     let below = |kib: u64| {
         let limit = format!("--as={}", kib << 10);
         let words = std::iter::once(limit.as_str()).chain(words.iter().copied());
@@ -158,10 +157,9 @@ fn no_more_processes() {
 
 #[test]
 fn no_file_may_grow() {
-    if skip::lacks(&[Need::Tool("prlimit")]) {
+    let Some(sandbox) = Sandbox::given(&[Need::Tool("prlimit")], "mig4", "") else {
         return;
-    }
-    let sandbox = Sandbox::new("mig4");
+    };
     // The answer goes into a file of the harness: SIGXFSZ or EFBIG, and nothing stays
     // reserved.
     let script = "exec 2>/dev/null; exec prlimit --fsize=0 getgpu --for 60";
