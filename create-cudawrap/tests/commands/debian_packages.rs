@@ -5,6 +5,7 @@
 use std::process::Command;
 
 use harness::Outcome;
+use harness::skip::{self, Need};
 
 use crate::support::{Sandbox, said};
 
@@ -14,11 +15,7 @@ struct Debian {
 
 impl Debian {
     fn new() -> Option<Self> {
-        let missing = ["dpkg", "dpkg-deb", "dpkg-divert"]
-            .iter()
-            .find(|tool| Command::new(tool).arg("--version").output().is_err());
-        if let Some(tool) = missing {
-            harness::skip::say(&format!("{tool} is not installed"));
+        if skip::lacks(&["dpkg", "dpkg-deb", "dpkg-divert"].map(Need::Tool)) {
             return None;
         }
         let sandbox = Sandbox::new();
@@ -38,10 +35,8 @@ impl Debian {
             target = target.display()
         );
         self.sandbox.run_sh(&line);
-        self.dpkg(&[
-            "--install",
-            &self.sandbox.path("state/p.deb").to_string_lossy(),
-        ]);
+        let package = self.sandbox.path("state/p.deb");
+        self.dpkg(&["--install", &package.to_string_lossy()]);
     }
 
     fn dpkg(&self, args: &[&str]) {
@@ -52,10 +47,7 @@ impl Debian {
 
     /// The administrator's own command, as docs/GUIDE.md has it.
     fn divert(&self, what: &str) {
-        let (path, to) = (
-            self.sandbox.path("app/x"),
-            self.sandbox.path("app/CUDAWRAP_x"),
-        );
+        let [path, to] = ["app/x", "app/CUDAWRAP_x"].map(|name| self.sandbox.path(name));
         let mut command = self.prepared(Command::new("dpkg-divert"));
         command.args(["--local", "--no-rename", "--divert"]);
         said(command.arg(to).arg(what).arg(path)).exits(0);
@@ -88,8 +80,7 @@ fn with_a_diversion_an_upgrade_keeps_the_wrap() {
     assert_eq!(sandbox.names("app"), ["CUDAWRAP_x", "x"]);
     assert_eq!(debian.create(&["--status", "x"]).stdout, "x: wrapped\n");
     debian.divert("--remove");
-    let undone = debian.create(&["--undo", "x"]);
-    undone.exits(0);
+    debian.create(&["--undo", "x"]).exits(0);
     assert_eq!(sandbox.names("app"), ["x"]);
     debian.install("3");
     assert_eq!(sandbox.output_of("app/x"), "3 a b");
@@ -108,8 +99,7 @@ fn an_undiverted_upgrade_replaces_the_link_and_repair_rewraps() {
     assert_eq!(sandbox.output_of("app/x"), "2 a b");
     let status = debian.create(&["--status", "--all"]);
     status.exits(1).shows("/x: upgraded over");
-    let repaired = debian.create(&["--repair", "--all"]);
-    repaired.exits(0);
+    debian.create(&["--repair", "--all"]).exits(0);
     assert_eq!(sandbox.output_of("app/x"), "2 a b");
     assert_eq!(debian.create(&["--status", "x"]).stdout, "x: wrapped\n");
     // Removed while wrapped: the package takes the link with it, and the program stays

@@ -31,9 +31,8 @@ fn steps_and_outcomes_are_told_by_the_names_of_the_files() {
     let wrapper = sandbox.path("bin/cudawrap").display().to_string();
     // Which steps there are depends on the file system.
     let planned = sandbox.ok(&["--dry-run", "x"]);
-    planned
-        .shows(" CUDAWRAP_x")
-        .shows(&format!(" to {wrapper}\n"));
+    planned.shows(" CUDAWRAP_x");
+    planned.shows(&format!(" to {wrapper}\n"));
     let line =
         "x: wrapped; the program is CUDAWRAP_x beside it, and as a script it sees that name as $0";
     sandbox.ok(&["x"]).mentions(line);
@@ -62,12 +61,9 @@ fn below(sandbox: &Sandbox, script: &str) -> Outcome {
 #[test]
 fn a_standard_output_that_cannot_be_written_is_a_failure() {
     let sandbox = Sandbox::with_program();
-    let ways = [
-        (">/dev/full", "No space left on device"),
-        (">&-", "it is closed"),
-    ];
+    let (full, closed) = ("No space left on device", "it is closed");
     for args in ["--help", "--version", "--status x", "--dry-run x"] {
-        for (redirection, why) in ways {
+        for (redirection, why) in [(">/dev/full", full), (">&-", closed)] {
             let script = format!("exec \"$0\" {args} {redirection}");
             let line = format!("create-cudawrap: standard output: {why}");
             below(&sandbox, &script).exits(1).mentions(&line);
@@ -96,9 +92,8 @@ fn by_its_second_name_it_says_the_same() {
     let sandbox = Sandbox::with_program();
     sandbox.link("create-cudawrap", "bin/create_cudawrap");
     let mut command = sandbox.prepared(Command::new(sandbox.path("bin/create_cudawrap")));
-    said(command.arg("x"))
-        .exits(0)
-        .mentions("create-cudawrap: x: wrapped");
+    let said = said(command.arg("x"));
+    said.exits(0).mentions("create-cudawrap: x: wrapped");
 }
 
 #[test]
@@ -109,11 +104,7 @@ fn wrapped_paths_are_recorded_and_the_record_is_only_a_hint() {
     let note = sandbox.path("state/getgpu/wrapped");
     let noted = std::fs::read_to_string(&note).unwrap();
     let expected = ["app/x", "app/y"].map(|name| sandbox.path(name));
-    assert!(
-        noted
-            .lines()
-            .eq(expected.iter().map(|path| path.to_str().unwrap()))
-    );
+    assert!(noted.lines().map(std::path::Path::new).eq(&expected));
     let status = sandbox.ok(&["--status"]).stdout;
     assert_eq!(status.matches(": wrapped\n").count(), 2);
     // An upgrade of one, the other removed, and a line that never was.

@@ -6,7 +6,7 @@ use std::os::unix::net::UnixDatagram;
 use std::time::Duration;
 
 use getgpu_tests::wrapped::wrap;
-use harness::skip::{self, Need};
+use harness::skip::Need;
 use harness::{Outcome, Sandbox};
 use serde_json::Value;
 
@@ -28,20 +28,20 @@ fn findings(outcome: &Outcome) -> (Vec<(String, String)>, usize) {
 }
 
 /// `getgpu --check` without the record of what is wrapped on this machine.
-fn check(sandbox: &Sandbox, arguments: &[&str]) -> Outcome {
-    let getgpu = sandbox.bare(sandbox.path("bin/getgpu"));
-    getgpu.args(["--check"]).args(arguments).run()
+fn check(sandbox: &Sandbox, arguments: &str) -> Outcome {
+    let getgpu = sandbox.bare(sandbox.path("bin/getgpu")).args(["--check"]);
+    getgpu.args(arguments.split_whitespace()).run()
 }
 
 #[test]
 fn a_node_that_is_set_up_has_no_problem() {
     let sandbox = Sandbox::new("a100x8");
-    let outcome = check(&sandbox, &[]);
+    let outcome = check(&sandbox, "");
     let (problems, fine) = findings(outcome.exits(0).says(&[]));
     assert!(problems.is_empty() && fine >= 7, "{outcome:#?}");
     outcome.shows("56 MIG devices and 0 whole GPUs on 8 GPUs");
-    check(&sandbox, &["-q"]).exits(0).prints("");
-    let json = check(&sandbox, &["--json"]);
+    check(&sandbox, "-q").exits(0).prints("");
+    let json = check(&sandbox, "--json");
     let json: Value = serde_json::from_str(&json.exits(0).stdout).unwrap();
     let json = json.as_array().unwrap();
     assert!(json.len() == fine && json.iter().all(|one| one["ok"] == true));
@@ -49,12 +49,10 @@ fn a_node_that_is_set_up_has_no_problem() {
 
 #[test]
 fn every_problem_is_told_with_a_remedy() {
-    let problem = |sandbox: &Sandbox, arguments: &[&str], part: &str| {
+    let problem = |sandbox: &Sandbox, arguments: &str, part: &str| {
         let outcome = check(sandbox, arguments);
-        outcome
-            .exits(1)
-            .says(&[outcome.stderr.trim_end()])
-            .mentions("getgpu: --check: ");
+        outcome.exits(1).mentions("getgpu: --check: ");
+        outcome.says(&[outcome.stderr.trim_end()]);
         let (problems, _) = findings(&outcome);
         let found = problems.iter().find(|(text, _)| text.contains(part));
         let (_, remedy) = found.unwrap_or_else(|| panic!("{part}: {outcome:#?}"));
@@ -62,15 +60,15 @@ fn every_problem_is_told_with_a_remedy() {
     };
     let sandbox = Sandbox::new("mig4");
     sandbox.set_settings("nope = 1");
-    problem(&sandbox, &[], "nope");
+    problem(&sandbox, "", "nope");
     sandbox.set_settings("allowed = ['MIG-00000000-0000-0000-0000-000000000000', 'bad']");
-    problem(&sandbox, &[], "`bad` is not the UUID of a device");
-    problem(&sandbox, &[], "no device is handed out");
+    problem(&sandbox, "", "`bad` is not the UUID of a device");
+    problem(&sandbox, "", "no device is handed out");
     sandbox.set_settings("nvml_timeout = 1");
     sandbox.faults("[[rule]]\nfunction = 'nvmlDeviceGetCount_v2'\ndoes = 'hang'\n");
-    problem(&sandbox, &[], "NVML did not answer within 1 s");
+    problem(&sandbox, "", "NVML did not answer within 1 s");
     sandbox.faults("[[rule]]\nfunction = '*'\ngpu = 0\nreturns = 15\n");
-    problem(&sandbox, &[], "driver: ");
+    problem(&sandbox, "", "driver: ");
     // Everything answers but who uses the devices: they can never be given.
     #[rustfmt::skip]
     let cases = [
@@ -80,33 +78,33 @@ fn every_problem_is_told_with_a_remedy() {
     for (function, code, part) in cases {
         let rule = format!("function = 'nvmlDeviceGet{function}'\nreturns = {code}\n");
         sandbox.faults(&format!("[[rule]]\n{rule}"));
-        problem(&sandbox, &[], part);
+        problem(&sandbox, "", part);
     }
     sandbox.faults("");
     // A program that uses a device is no fault of the node.
     let _program = sandbox.occupy(&sandbox.uuids()[..1], "");
     sandbox.line("--hold");
-    check(&sandbox, &[]).exits(0);
+    check(&sandbox, "").exits(0);
     std::fs::remove_file(sandbox.lock()).unwrap();
     std::fs::write(sandbox.lock(), "").unwrap();
-    problem(&sandbox, &[], "it is not a FIFO");
+    problem(&sandbox, "", "it is not a FIFO");
     let empty =
         Sandbox::new("driver = '550.54.15'\n[[gpu]]\nmodel = 'A100-SXM4-40GB'\nmig = true\n");
-    problem(&empty, &[], "GPU 0 is in MIG mode but has no MIG devices");
-    check(&empty, &[]).shows("0 MIG devices and 0 whole GPUs on 1 GPU\n");
+    problem(&empty, "", "GPU 0 is in MIG mode but has no MIG devices");
+    check(&empty, "").shows("0 MIG devices and 0 whole GPUs on 1 GPU\n");
     // A wrapped program without its hidden one.
     let broken = Sandbox::new("mig4");
     let app = wrap(&broken, "opt", "app", "probe");
     let directory = broken.text("opt");
-    check(&broken, &[&directory]).exits(0);
+    check(&broken, &directory).exits(0);
     std::fs::remove_file(app.with_file_name("CUDAWRAP_app")).unwrap();
-    problem(&broken, &[&directory], "app");
+    problem(&broken, &directory, "app");
     // Nor does a caller that ignores the end of children hide it.
     let ignored = "env --ignore-signal=CHLD getgpu --check @/opt";
     let ignored = broken.words(ignored).run();
     assert_eq!(findings(ignored.exits(1)).0.len(), 1, "{ignored:#?}");
     // A remedy is one that works: nothing can be repaired where nothing is.
-    let missing = check(&broken, &[&broken.text("opt/nowhere")]);
+    let missing = check(&broken, &broken.text("opt/nowhere"));
     let (problems, _) = findings(missing.exits(1));
     let [(text, remedy)] = &problems[..] else {
         panic!("{problems:?}")
@@ -144,25 +142,22 @@ fn metrics_are_what_the_listing_says() {
         ("getgpu_lock_shared", "", 1.0),
     ];
     for (name, label, sum) in sums {
-        let those = values
-            .iter()
-            .filter(|(known, _)| known.contains(name) && known.contains(label));
+        let is_one = |known: &str| known.contains(name) && known.contains(label);
+        let those = values.iter().filter(|(known, _)| is_one(known));
         let found: f64 = those.map(|(_, value)| value).sum();
         assert!((found - sum).abs() < 1e-9, "{name} {label}: {text}");
     }
-    sandbox
-        .ask("--format prometheus")
-        .refuses(2, "--format prometheus goes with --list");
+    let alone = sandbox.ask("--format prometheus");
+    alone.refuses(2, "--format prometheus goes with --list");
 }
 
 /// The system's log is a socket at /dev/log: here the test's own, in a /dev of the
 /// program's own.
 #[test]
 fn the_systems_log_has_a_line_for_each_lease_and_reservation() {
-    if skip::lacks(&[Need::Mounts]) {
+    let Some(sandbox) = Sandbox::given(&[Need::Mounts], "mig4", "log = 'syslog'") else {
         return;
-    }
-    let sandbox = Sandbox::with("mig4", "log = 'syslog'");
+    };
     let socket = UnixDatagram::bind(sandbox.path("work/log")).unwrap();
     socket
         .set_read_timeout(Some(Duration::from_secs(10)))
@@ -188,19 +183,13 @@ fn the_systems_log_has_a_line_for_each_lease_and_reservation() {
         }
     };
     let uuid = run("getgpu --for 0.2 --share 1/4").line();
-    has(
-        "getgpu",
-        &format!("reserved |{uuid}|user=|share=0.25|waited=0s|for=sh"),
-    );
-    has(
-        "getgpu",
-        &format!("]: released |{uuid}| user=| share=0.25| for=sh | held="),
-    );
+    let given = "user=|share=0.25|waited=0s|for=sh";
+    has("getgpu", &format!("reserved |{uuid}|{given}"));
+    let ended = " user=| share=0.25| for=sh | held=";
+    has("getgpu", &format!("]: released |{uuid}|{ended}"));
     run("SLURM_JOB_ID=71 SLURM_STEP_ID=0 SLURM_PROCID=3 cudawrap -- sh -c 'exit 3'").exits(3);
-    has(
-        "cudawrap",
-        "leased MIG-|user=|program=sh|share=1| job=71.0 task=3|waited=",
-    );
+    let leased = "leased MIG-|user=|program=sh|share=1| job=71.0 task=3|waited=";
+    has("cudawrap", leased);
     // Who gives a reservation up, and who gets none.
     run("getgpu --hold --tag mine; getgpu --release mine").exits(0);
     has("getgpu", " tag=mine");

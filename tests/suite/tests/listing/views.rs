@@ -93,10 +93,9 @@ fn a_hold_says_until_when_it_lasts() {
 
 #[test]
 fn whoever_waits_is_listed() {
-    if skip::lacks(&[skip::Need::Root]) {
+    let Some(sandbox) = Sandbox::given(&[skip::Need::Root], "h200x1", "") else {
         return;
-    }
-    let sandbox = Sandbox::new("h200x1");
+    };
     let _holder = sandbox.leased().spawn();
     sandbox.until_running(1);
     let waiter = sandbox.words("cudawrap --wait=60 -- true");

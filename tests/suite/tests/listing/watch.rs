@@ -19,8 +19,11 @@ impl Watched {
         Self { program, terminal }
     }
 
-    fn shows(&self, text: &str) -> bool {
-        self.terminal.shows(text)
+    /// Waits until one of these has been drawn.
+    #[track_caller]
+    fn until_shows(&self, what: &str, texts: &[&str]) {
+        let shown = || texts.iter().any(|text| self.terminal.shows(text));
+        wait::until(what, shown);
     }
 }
 
@@ -28,30 +31,23 @@ impl Watched {
 fn the_list_is_drawn_again_and_again_until_a_key_ends_it() {
     let sandbox = Sandbox::new("a100x8");
     let mut watched = Watched::start(&sandbox);
-    wait::until("the list is drawn", || {
-        watched.shows("56 of 56 free") || watched.shows("GPU 1  ")
-    });
-    let _program = sandbox
-        .words("cudawrap --policy first -- sim-cuda --run forever")
-        .spawn();
-    wait::until("the lease is drawn", || watched.shows("leased"));
+    watched.until_shows("the list is drawn", &["56 of 56 free", "GPU 1  "]);
+    let program = "cudawrap --policy first -- sim-cuda --run forever";
+    let _program = sandbox.words(program).spawn();
+    watched.until_shows("the lease is drawn", &["leased"]);
     // The total stays on the screen, with what is below it.
-    wait::until("the total is drawn", || {
-        watched.shows("more below; 55 of 56 free")
-    });
+    watched.until_shows("the total is drawn", &["more below; 55 of 56 free"]);
     watched.terminal.type_keys(b"\x1b[F");
-    wait::until("the end is drawn", || {
-        watched.shows("\r\n55 of 56 free") || watched.shows("H55 of 56 free")
-    });
+    let ends = ["\r\n55 of 56 free", "H55 of 56 free"];
+    watched.until_shows("the end is drawn", &ends);
     watched.terminal.type_keys(b"?");
-    wait::until("the states are explained", || {
-        watched.shows("used by a program that did not ask here")
-    });
+    let explained = "used by a program that did not ask here";
+    watched.until_shows("the states are explained", &[explained]);
     watched.terminal.type_keys(b"?");
     watched.terminal.type_keys(b"q");
-    wait::until("the screen is as before", || {
-        watched.shows("\x1b[?25h") && watched.shows("\x1b[?1049l")
-    });
+    for as_before in ["\x1b[?25h", "\x1b[?1049l"] {
+        watched.until_shows("the screen is as before", &[as_before]);
+    }
     watched.program.wait().exits(0);
 }
 
@@ -61,7 +57,7 @@ fn a_driver_that_hangs_keeps_no_key_from_being_answered() {
     sandbox.faults("[[rule]]\nfunction = '*'\ndoes = 'hang'");
     for key in [&b"q"[..], b"\x03"] {
         let mut watched = Watched::start(&sandbox);
-        wait::until("it is on the screen", || watched.shows("\x1b[?1049h"));
+        watched.until_shows("it is on the screen", &["\x1b[?1049h"]);
         let began = Instant::now();
         watched.terminal.type_keys(key);
         watched.program.wait().exits(0);
@@ -80,7 +76,7 @@ fn a_killed_watch_leaves_no_process_behind() {
     let sandbox = Sandbox::new("mig4");
     sandbox.faults("[[rule]]\nfunction = '*'\ndoes = 'hang'");
     let watched = Watched::start(&sandbox);
-    wait::until("it is on the screen", || watched.shows("\x1b[?1049h"));
+    watched.until_shows("it is on the screen", &["\x1b[?1049h"]);
     watched.program.signal(Signal::SIGKILL);
     watched.program.wait();
     // Long before the time limit of NVML passes.

@@ -2,15 +2,14 @@
 
 use std::path::Path;
 
-use harness::skip::{self, Need};
+use harness::skip::Need;
 use harness::{Sandbox, Terminal};
 
 #[test]
 fn zsh_completes_options() {
-    if skip::lacks(&[Need::Tool("zsh")]) {
+    let Some(sandbox) = Sandbox::given(&[Need::Tool("zsh")], "mig4", "") else {
         return;
-    }
-    let sandbox = Sandbox::new("mig4");
+    };
     let mut terminal = Terminal::new(160, 24);
     let shell = sandbox.words("zsh -f -i").env("TERM", "dumb");
     let _shell = terminal.all_streams(shell).spawn();

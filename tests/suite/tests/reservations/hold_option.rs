@@ -58,10 +58,13 @@ fn hold_lasts_until_that_shell_is_over() {
 
 #[test]
 fn it_is_that_shells_also_where_addresses_are_not_randomised() {
-    if skip::lacks(&[skip::Need::Tool("setarch"), skip::Need::Tool("dash")]) {
+    let Some(sandbox) = Sandbox::given(
+        &[skip::Need::Tool("setarch"), skip::Need::Tool("dash")],
+        "mig4",
+        "",
+    ) else {
         return;
-    }
-    let sandbox = Sandbox::new("mig4");
+    };
     // dash would put PWD right in what it starts.
     let place = format!("PWD={}", sandbox.text("work"));
     let fixed = |words: &[&str]| {

@@ -29,10 +29,8 @@ fn the_holder_is_small_and_carries_nothing_of_its_caller() {
     });
     assert_eq!(proc(pid, "environ"), "");
     let words = proc(pid, "cmdline").replace('\0', " ");
-    assert!(
-        words.starts_with(&format!("getgpu --holder {uuid} caller={caller}(bash) ")),
-        "{words}"
-    );
+    let begin = format!("getgpu --holder {uuid} caller={caller}(bash) ");
+    assert!(words.starts_with(&begin), "{words}");
     assert!(words.contains(" for=30 "), "{words}");
     let directory = fs::read_link(format!("/proc/{pid}/cwd")).unwrap();
     assert_eq!(directory.as_os_str(), "/");
@@ -65,10 +63,9 @@ fn watched(sandbox: &Sandbox) -> usize {
     let open = fs::read_dir(format!("/proc/{holder}/fd"))
         .unwrap()
         .flatten();
-    open.filter(|fd| {
-        fs::read_link(fd.path()).is_ok_and(|to| to.to_string_lossy().contains("pidfd"))
-    })
-    .count()
+    let targets = open.filter_map(|fd| fs::read_link(fd.path()).ok());
+    let is_pidfd = |to: &std::path::PathBuf| to.to_string_lossy().contains("pidfd");
+    targets.filter(is_pidfd).count()
 }
 
 /// Found before anything is waited for: behind that, another process would have adopted
@@ -92,10 +89,13 @@ fn a_caller_killed_while_getgpu_waits_is_still_the_caller() {
 
 #[test]
 fn a_process_under_another_uid_keeps_the_device_of_its_parent() {
-    if skip::lacks(&[Need::Root, Need::Tool("setpriv")]) {
+    let Some(sandbox) = Sandbox::given(
+        &[Need::Root, Need::Tool("setpriv")],
+        "h200x1",
+        "linger = '100ms'",
+    ) else {
         return;
-    }
-    let sandbox = Sandbox::with("h200x1", "linger = '100ms'");
+    };
     // Neither is below the caller when it looks, and the child, which is another user's
     // before its parent names the device, knows nothing of it: it counts by its parent
     // alone.
@@ -108,10 +108,8 @@ fn a_process_under_another_uid_keeps_the_device_of_its_parent() {
     let shell = shell.directory(sandbox.root()).spawn();
     wait::until("both run", || shell.stdout().ends_with('\n'));
     let text = shell.stdout();
-    let pids: Vec<i32> = text
-        .split_whitespace()
-        .map(|pid| pid.parse().unwrap())
-        .collect();
+    let pids = text.split_whitespace().map(|pid| pid.parse().unwrap());
+    let pids: Vec<i32> = pids.collect();
     wait::until("the holder has seen both", || watched(&sandbox) == 2);
     kill(Pid::from_raw(pids[0]), Signal::SIGKILL).unwrap();
     wait::until("the parent has exited", || watched(&sandbox) == 1);
@@ -127,20 +125,15 @@ fn who_is_killed_in_nvml_holds_nothing_and_leaves_no_process() {
     sandbox.faults("[[rule]]\nfunction = 'nvmlDeviceGetComputeRunningProcesses_v3'\ndoes = 'hang'");
     for program in ["getgpu", "cudawrap -- true"] {
         // They end a program which has not said otherwise.
-        for signal in [
-            Signal::SIGKILL,
-            Signal::SIGTERM,
-            Signal::SIGINT,
-            Signal::SIGHUP,
-        ] {
+        use Signal::{SIGHUP, SIGINT, SIGKILL, SIGTERM};
+        for signal in [SIGKILL, SIGTERM, SIGINT, SIGHUP] {
             let program = sandbox.words(program).spawn();
             wait::until("it tries a device", || sandbox.locked());
             program.signal(signal);
             assert_eq!(program.wait().signal(), Some(signal as i32));
             sandbox.assert_clean(Duration::from_millis(500));
-            wait::until("the process that asks NVML has exited", || {
-                sandbox.processes().is_empty()
-            });
+            let none = || sandbox.processes().is_empty();
+            wait::until("the process that asks NVML has exited", none);
         }
     }
 }
@@ -183,9 +176,8 @@ fn strangers_that_look_like_holders_do_not_delay_roots_release() {
     let released = sandbox.ask("--release slurm-17");
     released.refuses(4, "does not end");
     released.within(Duration::from_secs(6));
-    assert!(
-        sandbox.holders().iter().all(|holder| holder.uid == OTHER),
-        "the real one has ended"
-    );
+    let holders = sandbox.holders();
+    let strangers_only = holders.iter().all(|holder| holder.uid == OTHER);
+    assert!(strangers_only, "the real one has not ended: {holders:#?}");
     drop(strangers);
 }

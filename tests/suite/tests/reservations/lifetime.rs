@@ -48,10 +48,9 @@ fn an_app_that_touches_the_gpu_long_after_for_keeps_its_device() {
 
 #[test]
 fn another_user_can_neither_have_it_nor_end_it() {
-    if skip::lacks(&[skip::Need::Root]) {
+    let Some(sandbox) = Sandbox::given(&[skip::Need::Root], "h200x1", "") else {
         return;
-    }
-    let sandbox = Sandbox::new("h200x1");
+    };
     let script = "CUDA_VISIBLE_DEVICES=$(getgpu --for 0.2) sim-cuda --init 1.5; true";
     let mut program = sandbox.shell("bash", script).uid(1002).spawn();
     wait::until("it is reserved", || !sandbox.holders().is_empty());
@@ -67,10 +66,7 @@ fn another_user_can_neither_have_it_nor_end_it() {
     release.refuses(1, "no reservation of yours");
     let all = sandbox.ask_as(OTHER, "--release-all");
     all.exits(0).prints("");
-    let named = sandbox
-        .getgpu(getgpu_tests::PLAIN)
-        .uid(OTHER)
-        .visible(&uuid);
+    let named = sandbox.words("getgpu").uid(OTHER).visible(&uuid);
     named.run().refuses(1, "1 of 1 in use (reserved 1)");
     nobody_gets_one_before_the_end(&sandbox, &mut program);
     program.wait().exits(0);
@@ -138,10 +134,9 @@ fn a_program_that_leaves_its_shell_or_is_a_pipeline_keeps_it() {
 
 #[test]
 fn an_execute_only_program_of_a_plain_user_keeps_it() {
-    if skip::lacks(&[skip::Need::Root]) {
+    let Some(sandbox) = Sandbox::given(&[skip::Need::Root], "h200x1", "") else {
         return;
-    }
-    let sandbox = Sandbox::new("h200x1");
+    };
     // Written by another process: one forked here meanwhile would keep it open for
     // writing.
     let secret = sandbox.text("home/secret");
