@@ -76,7 +76,7 @@ fn of_a_container_that_is_over_already_nothing_is_kept() {
         let script = DETACHED
             .replace("PROGRAM", "true")
             .replace("getgpu --hold", "docker wait $id; getgpu --hold");
-        shell(&script).run().exits(2).mentions("--hold=over");
+        shell(&script).run().exits(2).mentions("--hold: `over`");
         sandbox.assert_clean(Duration::from_secs(2));
     });
 }
