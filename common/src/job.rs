@@ -148,7 +148,8 @@ mod tests {
             });
             assert_eq!(found, expected, "{pairs:?}");
         }
-        assert_eq!(job("7.2", 3).unwrap().to_string(), "7.2 task 3");
+        let task = job("7.2", 3).unwrap();
+        assert_eq!((task.number(), &*task.to_string()), ("7", "7.2 task 3"));
     }
 
     #[test]
