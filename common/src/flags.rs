@@ -47,9 +47,11 @@ pub fn usage_failure(program: &str, error: &clap::Error) -> Failure {
 
 /// The line for what clap says in more words than one, or without the reason.
 fn line(error: &clap::Error) -> Option<String> {
-    let option = name(error.get(ContextKind::InvalidArg)?)?;
+    let argument = error.get(ContextKind::InvalidArg)?;
+    let option = name(argument)?;
     match error.kind() {
-        ErrorKind::UnknownArgument => Some(format!("{option}: no such option")),
+        // As it was typed, blanks and all: `getgpu "--gpu 0"`.
+        ErrorKind::UnknownArgument => Some(format!("{argument}: no such option")),
         ErrorKind::ArgumentConflict => Some(match name(error.get(ContextKind::PriorArg)?)? {
             other if other == option => format!("{option}: given twice"),
             other => format!("{option} and {other} exclude each other"),

@@ -40,7 +40,7 @@ complete -c getgpu -l wait -d 'Wait in the queue, first come, first served, for 
 complete -c getgpu -l hold -d 'Keep the device until PID (default: the calling process) exits, whatever runs; 0: until it is released (root only)'
 complete -c getgpu -l no-reserve -d 'Only print a device, reserve nothing'
 complete -c getgpu -l release-all -d 'Give up all your reservations (root: everybody\'s)'
-complete -c getgpu -s l -l list -d 'List all devices (-L does the same): state, user, program, since when'
+complete -c getgpu -s l -s L -l list -d 'List all devices (-L does the same): state, user, program, since when'
 complete -c getgpu -l json -d 'With --list, --queue or --check: print JSON'
 complete -c getgpu -l free -d 'With --list: only free devices'
 complete -c getgpu -l mine -d 'With --list: only devices that you hold or use'

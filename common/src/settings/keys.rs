@@ -82,7 +82,7 @@ keys! {
         |s| quoted(&s.auto_except), |s, t| s.auto_except = names(t)?;
     policy "auto_none", "what happens if libcudawrap.so can give no device: \"hide\" all of them, \"exit\" with status 75, or \"run\" the program unchanged",
         |s| quoted(&s.auto_none), |s, t| s.auto_none = read(t)?;
-    policy "auto_wait", "how long a first CUDA call waits for a device: \"0\", a time, or \"forever\"; unset: the value of `wait`",
+    policy "auto_wait", "how long a first CUDA call waits for a device: \"0\", a time, or \"forever\"; unset: the value of wait",
         |s| show_or(s.auto_wait, Wait::text), |s, t| s.auto_wait = Some(read(t)?);
     policy "slurm.tasks", "which tasks of Slurm get a device from the TaskProlog: \"auto\" (of jobs with a grant), \"ungranted\", \"both\", \"all\" (one device for the only task of a job, too) or \"asked\"",
         |s| quoted(&s.slurm.tasks), |s, t| s.slurm.tasks = read(t)?;

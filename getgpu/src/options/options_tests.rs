@@ -26,7 +26,10 @@ fn what_was_typed() {
     let (time, wait) = (parse("--for 1.5m").unwrap(), parse("-w 30").unwrap());
     assert_eq!(time.reserve_for, Some(Duration::from_secs(90)));
     assert_eq!(wait.choices.first_of(&["wait"]), Some("--wait"));
-    assert!(matches!(parse("--help").unwrap().action, Action::Text(_)));
+    for words in ["--help", "--list --count-free -h", "-V --for abc"] {
+        let action = parse(words).unwrap().action;
+        assert!(matches!(action, Action::Text(_)), "{words}");
+    }
 }
 
 #[test]
@@ -50,7 +53,7 @@ fn what_is_wrong_is_one_line() {
         "--count x", "--count -1", "-n 1.5", "--min-memory -1", "--min-memory big", "--profile=",
         "--gpu x", "--policy best", "--policy first 3", "--list --wait", "--release-all -n 2",
         "--count-free -w 3", "--list 3", "--hold=x", "--hold=-1", "--hold --no-reserve",
-        "--release", "--format index --type mig", "--release a --release-all", "--hold=0 --for 3",
+        "--release", "--release=", "--list --format uuid", "--format index --type mig", "--release a --release-all", "--hold=0 --for 3",
     ];
     for words in cases {
         let failure = parse(words).unwrap_err();
@@ -101,6 +104,8 @@ fn a_word_that_is_no_index_is_answered_by_what_was_meant() {
         let hint = parse(words).unwrap_err().hint.unwrap();
         assert!(hint.contains(meant), "{words}: {hint}");
     }
+    let quoted = super::parse([OsString::from("--gpu 0")].into_iter()).unwrap_err();
+    assert_eq!(quoted.message, "--gpu 0: no such option");
     let both = parse("--wait 30").unwrap_err().message;
     assert!(
         both.contains("INDEX 30 and --wait exclude each other"),

@@ -5,7 +5,8 @@ use std::ffi::OsString;
 use std::path::PathBuf;
 use std::time::Duration;
 
-use clap::{Arg, FromArgMatches};
+use clap::parser::ValueSource;
+use clap::{Arg, ArgMatches, FromArgMatches};
 use getgpu_common::error::Failure;
 use getgpu_common::flags;
 use getgpu_common::help_text::Asked;
@@ -46,14 +47,25 @@ pub fn parse(arguments: impl Iterator<Item = OsString>) -> Result<Options, Failu
 }
 
 fn typed(words: &[OsString]) -> Result<Typed, Failure> {
-    let matches = command().try_get_matches_from(words);
+    let matches = command().try_get_matches_from(words).or_else(|error| {
+        // --help in front of what is wrong is answered still.
+        let before = command().ignore_errors(true).try_get_matches_from(words)?;
+        let text = text(&before).ok_or(error)?;
+        command().try_get_matches_from(["getgpu".to_owned(), format!("--{text}")])
+    });
     let matches = matches.map_err(|error| flags::usage_failure("getgpu", &error))?;
-    if let Some(both) = exclusion(&matches) {
+    if let Some(both) = exclusion(&matches).filter(|_| text(&matches).is_none()) {
         let [one, other] = both.map(shown);
         return Err(usage(format!("{one} and {other} exclude each other")));
     }
     let typed = Typed::from_arg_matches(&matches);
     typed.map_err(|error| flags::usage_failure("getgpu", &error))
+}
+
+/// The option that asks for a text, whatever else is typed.
+fn text(typed: &ArgMatches) -> Option<&'static str> {
+    let is_typed = |id: &&str| typed.value_source(id) == Some(ValueSource::CommandLine);
+    ["help", "version"].into_iter().find(is_typed)
 }
 
 /// An option as it is typed.
@@ -134,19 +146,22 @@ fn contradiction(typed: &Typed) -> Option<&'static str> {
 fn format(looking: &Looking) -> Result<Format, Failure> {
     use Format::{Csv, Json, Prometheus, Table};
     let of_list = matches!(looking.format, Some(Table | Json | Csv | Prometheus));
-    match (looking.format, looking.list) {
-        (None, true) if looking.json => Ok(Json),
-        (None, true) => Ok(Table),
-        (None, false) => Ok(Format::Uuid),
-        (Some(format), list) if list == of_list => Ok(format),
-        (Some(_), true) => Err(usage(
-            "--format of one device: that of a list is table, json, csv or prometheus".into(),
-        )),
-        (Some(format), false) => {
-            let name = format!("{format:?}").to_lowercase();
-            Err(usage(format!("--format {name} goes with --list")))
-        }
+    let Some(format) = looking.format else {
+        return Ok(match (looking.list, looking.json) {
+            (true, true) => Json,
+            (true, false) => Table,
+            (false, _) => Format::Uuid,
+        });
+    };
+    if looking.list == of_list {
+        return Ok(format);
     }
+    let name = format!("{format:?}").to_lowercase();
+    Err(usage(if looking.list {
+        format!("--format {name}: a list is table, json, csv or prometheus")
+    } else {
+        format!("--format {name} goes with --list")
+    }))
 }
 
 /// What is to be done: the one action that was asked for, else printing a device.

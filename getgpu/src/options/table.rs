@@ -5,6 +5,7 @@
 use std::path::PathBuf;
 use std::time::Duration;
 
+use clap::builder::NonEmptyStringValueParser;
 use clap::parser::ValueSource;
 use clap::{ArgMatches, Command, CommandFactory, Parser, ValueEnum};
 use getgpu_common::diag::printable;
@@ -113,7 +114,7 @@ pub struct Keeping {
     pub no_reserve: bool,
     /// Give up your reservation with this TAG, or of the device with this UUID or INDEX (root:
     /// anybody's)
-    #[arg(long, value_name = "DEVICE-or-TAG")]
+    #[arg(long, value_name = "DEVICE-or-TAG", value_parser = NonEmptyStringValueParser::new())]
     pub release: Option<String>,
     /// Give up all your reservations (root: everybody's)
     #[arg(long)]
@@ -125,7 +126,7 @@ pub struct Keeping {
 #[command(next_help_heading = "Looking")]
 pub struct Looking {
     /// List all devices (-L does the same): state, user, program, since when
-    #[arg(long, short = 'l', short_alias = 'L')]
+    #[arg(long, short = 'l', visible_short_alias = 'L')]
     pub list: bool,
     /// With --list, --queue or --check: print JSON
     #[arg(long, conflicts_with = "format")]

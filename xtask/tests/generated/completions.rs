@@ -9,7 +9,9 @@ use harness::skip::{Need, lacks};
 fn said(shell: &str, arguments: &[&str]) -> String {
     let mut command = Command::new(shell);
     command.args(arguments).current_dir(xtask::top());
-    let output = command.env("HOME", "/nonexistent").output().unwrap();
+    // Shells write into it.
+    let home = tempfile::tempdir().unwrap();
+    let output = command.env("HOME", home.path()).output().unwrap();
     let complaint = String::from_utf8_lossy(&output.stderr);
     assert!(output.status.success(), "{shell}: {complaint}");
     String::from_utf8(output.stdout).unwrap()
