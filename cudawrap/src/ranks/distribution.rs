@@ -122,8 +122,10 @@ mod tests {
         let uneven = |local, size, devices| uneven(&rank(local, size), devices);
         let blocks = "6 ranks on 4 devices: 2, 2, 1, 1 of them on each";
         assert_eq!(uneven(0, 6, 4).as_deref(), Some(blocks));
-        let unused = "3 ranks on 4 devices: 1 is not used";
-        assert_eq!(uneven(0, 3, 4).as_deref(), Some(unused));
+        for (devices, unused) in [(4, "1 is"), (5, "2 are")] {
+            let text = format!("3 ranks on {devices} devices: {unused} not used");
+            assert_eq!(uneven(0, 3, devices), Some(text));
+        }
         for (local, size, devices) in [
             (1, 6, 4),
             (0, 8, 4),
