@@ -34,8 +34,10 @@ const CLOSELY: Duration = Duration::from_millis(20);
 /// Holds the reservation as the command line says.
 pub fn run(args: &HolderArgs) -> i32 {
     let _ = nix::sys::prctl::set_name(c"getgpu-hold");
+    // In front of the lock, so that it is closed behind it: a starter that could not print
+    // waits for its end, and then the device is free.
+    let mut starter = File::from(sys::own_fd(detached::STARTER_FD));
     let lock = HeldLock::new(args, OfdLock::new(sys::own_fd(detached::LOCK_FD)));
-    let starter = File::from(sys::own_fd(detached::STARTER_FD));
     sign_in(args, &lock);
     let began = sys::boot_time();
     // Without memory or descriptors /proc shows nothing: a reservation in doubt stays.
@@ -49,9 +51,10 @@ pub fn run(args: &HolderArgs) -> i32 {
         )),
         Until::Over(..) | Until::Released => None,
     };
-    if !was_printed(starter) {
+    if !was_printed(&mut starter) {
         return 0;
     }
+    drop(starter);
     match (&args.until, search) {
         (Until::Programs { wait, linger }, Some((scanner, before))) => Reservation {
             caller: args.caller.pid,
@@ -90,7 +93,7 @@ fn sign_in(args: &HolderArgs, lock: &HeldLock<'_>) {
 /// for the word that the device was printed. A starter that ends without that word has
 /// printed nothing. The answer to the word lets the starter exit, and so the program
 /// begin, when this process has a processor to look for it.
-fn was_printed(mut starter: File) -> bool {
+fn was_printed(starter: &mut File) -> bool {
     let mut word = [0u8; 1];
     let printed = starter.write_all(&[super::start::READY_WORD]).is_ok()
         && matches!(starter.read(&mut word), Ok(1) if word[0] == super::start::PRINTED);
