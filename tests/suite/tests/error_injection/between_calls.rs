@@ -70,6 +70,28 @@ fn a_claimed_device_is_counted_until_the_program_has_it() {
     }
 }
 
+/// A getgpu that cannot print waits until its holder has closed descriptor 4.
+#[test]
+fn a_holder_that_was_not_printed_gives_its_lock_up_first() {
+    if lacks_tracer() {
+        return;
+    }
+    let sandbox = Sandbox::new("mig4");
+    let (mut moments, mut early) = (0, 0);
+    let look = |_| {
+        for holder in sandbox.holders() {
+            let starter = format!("/proc/{}/fd/4", holder.pid);
+            let waits = std::fs::symlink_metadata(starter).is_ok();
+            moments += usize::from(waits);
+            early += usize::from(!waits && sandbox.locked());
+        }
+    };
+    let (status, said) = watch(sandbox.shell("sh", "getgpu >/dev/full"), look);
+    assert_eq!(status, 4, "{said}");
+    assert!(moments > 10, "{moments} moments with a holder");
+    assert_eq!(early, 0, "of {moments} moments");
+}
+
 /// What is around a call, a reservation or a lease of this process, ends when the first
 /// device inside it has been claimed, or confirmed, and another user is given that device.
 /// A linked program chooses inside a reservation only in a batch job that has GPUs and no
