@@ -194,6 +194,7 @@ mod tests {
         assert!(span.0 + SPAN < i64::MAX);
     }
 
+    /// A version that computes other places would not exclude programs of older versions.
     #[test]
     fn the_layout_never_changes() {
         let of = |end| {

@@ -105,7 +105,7 @@ pub const GUIDE: HelpText = HelpText {
         ),
         (
             "75",
-            "no device is free, or none became free in the time to wait; or you are over the site's limit",
+            "no device is free, no device became free in the time to wait, or your devices are at the site's limit",
         ),
         (
             "125",

@@ -7,8 +7,7 @@
 use std::process::{Command, ExitStatus, Stdio};
 use std::time::{Duration, Instant};
 
-/// How long a command takes, whose output nobody reads. A time of something that did not work
-/// is no figure.
+/// The time of a command, whose output is discarded. A command that fails has no time.
 fn time(name: &str, command: &str) -> Duration {
     let mut words = command.split_whitespace();
     let mut command = Command::new(words.next().unwrap_or_default());

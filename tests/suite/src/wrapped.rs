@@ -140,7 +140,7 @@ impl Facts {
             .collect()
     }
 
-    /// How much more often each line is there in ours than in theirs, where that differs.
+    /// By how much the count of each line differs between the two outputs.
     pub fn difference(ours: &[String], theirs: &[String]) -> BTreeMap<String, i32> {
         let mut counts = BTreeMap::new();
         for (lines, one) in [(ours, 1), (theirs, -1)] {

@@ -39,7 +39,7 @@ fn a_stopped_waiter_delays_nobody() {
         let later: Vec<Running> = waiters.drain(..2).collect();
         for waiter in waiters {
             let ended = waiter.wait().exits(0).elapsed;
-            println!("stopped {stopped:?}: one of the others was over after {ended:?}");
+            println!("stopped {stopped:?}: another waiter ended after {ended:?}");
         }
         for waiter in &later {
             waiter.signal(Signal::SIGCONT);

@@ -124,7 +124,7 @@ fn real_slurm_tasks_get_a_device_each_and_a_lone_one_its_grant() {
     assert_eq!(seen("-n1 --gres=gpu:1"), ["0"]);
     // A job without GPUs takes nothing of what Slurm may give to the next.
     assert_eq!(seen("-n8"), [""; 8]);
-    // More tasks than devices share them evenly, whoever asks, also where each task goes on
+    // Tasks that outnumber the devices share them evenly, also where each task goes on
     // through cudawrap, which takes the part that is its own, or its rank's.
     #[rustfmt::skip]
     let cases = [
