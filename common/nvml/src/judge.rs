@@ -174,10 +174,10 @@ mod tests {
     fn what_is_not_told_is_unknown() {
         let fault = |code| Fault::new("DeviceGetMemoryInfo", code);
         let (total, used) = (4864 * MIB, 900 * MIB);
-        let of_processes = Err(&fault(15));
+        let of_processes = fault(15);
         let usage = judge(
             &rules(false, None),
-            of_processes,
+            Err(&of_processes),
             Ok(Memory { total, used }),
             NO,
         );
