@@ -35,19 +35,19 @@ chmod 755 "$outer"
 
 # Runs as root of a user namespace that allows no further ones, and becomes the newcomer there.
 export inside='
-read -r _ <"$ready"
+set -e
 echo 0 >/proc/sys/user/max_user_namespaces
 cd "$clone"
 umask 002
 exec setpriv --reuid="$user" --regid="$user" --clear-groups --inh-caps=-all \
     env -i HOME="$home" CARGO_HOME="$home/.cargo" PATH="$rust/bin:/usr/local/bin:/usr/bin:/bin" LANG=C.UTF-8 TEST_THREADS="${TEST_THREADS:-}" make "$target"
 '
-# A user namespace with the ids of this one: its map is written from outside.
+# A user namespace with the ids of this one: its map is written from outside, and the next exec makes its root.
 # shellcheck disable=SC2016 # that shell expands them
 as_newcomer='
 mount -t tmpfs -o mode=755 none /dev/shm
 mkfifo "$ready"
-unshare --user sh -c "$inside" <&3 &
+unshare --user sh -c "read -r _ <\"\$ready\" && exec sh -c \"\$inside\"" <&3 &
 until [ "$(readlink "/proc/$!/ns/user")" != "$(readlink /proc/self/ns/user)" ]; do :; done
 cat /proc/self/uid_map >"/proc/$!/uid_map"
 cat /proc/self/gid_map >"/proc/$!/gid_map"

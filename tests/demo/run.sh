@@ -2,6 +2,8 @@
 # The main job on a simulated 8 x A100 node with 56 MIG devices: twenty programs started at once in three ways, on twenty
 # different devices, one of them killed. Real processes and real kernel locks; only the NVIDIA library is simulated.
 set -euo pipefail
+# What others can write is not trusted, and some systems have 002.
+umask 022
 
 here=$(cd "$(dirname "$0")" && pwd)
 bin=$(cd "$1" && pwd)

@@ -226,8 +226,7 @@ fn a_locked_directory_is_waited_for_10_seconds() {
     rustix::fs::flock(&lock, rustix::fs::FlockOperation::LockExclusive).unwrap();
     let begin = Instant::now();
     sandbox.refused(&["x"], "another process has locked its directory");
-    let waited = begin.elapsed();
-    assert!((10..15).contains(&waited.as_secs()), "{waited:?}");
+    assert!(begin.elapsed().as_secs() >= 10);
     // Looking only needs no lock.
     sandbox.ok(&["--dry-run", "x"]);
     assert_eq!(sandbox.status_of("app/x"), ("plain".to_owned(), 0));

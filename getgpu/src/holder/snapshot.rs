@@ -62,31 +62,34 @@ mod tests {
     /// Of a process of its own, since other tests may start children of this one.
     #[test]
     fn real_programs_are_seen() {
-        use std::io::Write;
+        use std::io::{BufRead, BufReader, Write};
+        use std::process::Stdio;
         let mut shell = std::process::Command::new("sh")
-            .stdin(std::process::Stdio::piped())
+            .stdin(Stdio::piped())
+            .stdout(Stdio::piped())
             .spawn()
             .unwrap();
         let pid = shell.id() as i32;
-        let began = std::time::Instant::now();
-        let until = |holds: &dyn Fn(&Snapshot) -> bool| {
-            while !Snapshot::of(pid).is_some_and(|now| holds(&now)) {
-                assert!(began.elapsed().as_secs() < 60);
+        let mut keys = shell.stdin.take().unwrap();
+        let mut lines = BufReader::new(shell.stdout.take().unwrap()).lines();
+        // The shell says "done" only as a program that has started, and after what it was told.
+        let mut tell = |line: &str| {
+            keys.write_all(format!("{line}\necho done\n").as_bytes())
+                .unwrap();
+            assert_eq!(lines.next().unwrap().unwrap(), "done");
+        };
+        tell("");
+        let before = Snapshot::of(pid).unwrap();
+        for (start, end) in [
+            ("sleep 1000 &", "kill $!; wait"),
+            ("(sleep 1000; :) &", "pkill -P $!; wait"),
+        ] {
+            tell(start);
+            while !Snapshot::of(pid).unwrap().shows_more_than(&before) {
                 std::thread::yield_now();
             }
-        };
-        let comm = format!("/proc/{pid}/comm");
-        until(&|_| std::fs::read_to_string(&comm).is_ok_and(|name| name == "sh\n"));
-        let before = Snapshot::of(pid).unwrap();
-        let mut keys = shell.stdin.take().unwrap();
-        for (start, end) in [
-            ("sleep 100 &", "kill $!; wait"),
-            ("(sleep 100; :) &", "pkill -P $!; wait"),
-        ] {
-            keys.write_all(format!("{start}\n").as_bytes()).unwrap();
-            until(&|now| now.shows_more_than(&before));
-            keys.write_all(format!("{end}\n").as_bytes()).unwrap();
-            until(&|now| !now.shows_more_than(&before));
+            tell(end);
+            assert!(!Snapshot::of(pid).unwrap().shows_more_than(&before));
         }
         drop(keys);
         shell.wait().unwrap();

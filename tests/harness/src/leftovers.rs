@@ -4,7 +4,6 @@
 
 use std::fs;
 use std::os::unix::fs::{FileTypeExt, MetadataExt};
-use std::time::Duration;
 
 use nix::fcntl::{FcntlArg, OFlag, fcntl, open};
 use nix::libc;
@@ -67,14 +66,12 @@ impl Sandbox {
         names.filter(|name| name != "lock").collect()
     }
 
-    /// Asserts that nothing is left within `limit`, and five times that on a machine under
-    /// load: no holder, no lock, no file beside the lock.
+    /// Asserts that nothing stays: no holder, no lock, no file beside the lock.
     #[track_caller]
-    pub fn assert_clean(&self, limit: Duration) {
-        let limit = 5 * limit;
-        let clean = wait::holds_within(limit, || self.holders().is_empty() && !self.locked());
+    pub fn assert_clean(&self) {
+        let clean = wait::holds_within(wait::LONG, || self.holders().is_empty() && !self.locked());
         let (holders, locked) = (self.holders(), self.locked());
-        let left = format!("left behind after {limit:?}: locked: {locked}, holders: {holders:#?}");
+        let left = format!("left behind: locked: {locked}, holders: {holders:#?}");
         assert!(clean, "{left}");
         assert_eq!(self.beside_lock(), [""; 0], "files left beside the lock");
     }
@@ -102,7 +99,7 @@ impl Sandbox {
     /// Kills them all, again until none is left; one in the middle of a fork has a child
     /// the next time.
     pub(crate) fn kill_all(&self) {
-        wait::holds_within(Duration::from_secs(5), || {
+        wait::holds_within(wait::LONG, || {
             let left = self.processes();
             // Again: some descriptors close a moment after the program has changed.
             for pid in left.iter().filter(|pid| self.has(**pid)) {

@@ -9,7 +9,7 @@
 //! sandbox.until_running(1);
 //! app.signal(harness::Signal::SIGKILL);
 //! sandbox.assert_exclusive();
-//! sandbox.assert_clean(std::time::Duration::from_secs(1));
+//! sandbox.assert_clean();
 //! ```
 
 mod binaries;

@@ -97,13 +97,6 @@ impl Outcome {
         self
     }
 
-    /// Asserts that it took less than this.
-    #[track_caller]
-    pub fn within(&self, limit: Duration) -> &Self {
-        assert!(self.elapsed < limit, "not within {limit:?}: {self:#?}");
-        self
-    }
-
     /// Asserts a refusal as it should be: this status, nothing on stdout, one line of the
     /// program and hints at most. A program of another name is one that cudawrap starts, or
     /// starts one of the three.

@@ -5,12 +5,9 @@
 use std::sync::{Mutex, MutexGuard, PoisonError};
 use std::time::{Duration, Instant};
 
-/// Long enough for anything that does happen, on a machine under load.
-pub const LONG: Duration = Duration::from_secs(30);
-
-/// What exits within about a second has exited by then, on a machine under load too; what
-/// waits for a default limit of 30 s, or for ever, is not.
-pub const SOON: Duration = Duration::from_secs(15);
+/// Long enough for anything that does happen, on a machine under load, and less than the
+/// minute for which a reservation without a program is kept by default.
+pub const LONG: Duration = Duration::from_secs(50);
 
 /// Waits until `done`; panics with `what` when `limit` has passed.
 #[track_caller]

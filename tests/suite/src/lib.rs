@@ -158,7 +158,7 @@ pub fn nobody_gets_one_before_the_end(sandbox: &Sandbox, program: &mut Running) 
 /// Asserts that somebody else gets a device as soon as reservations have lingered.
 #[track_caller]
 pub fn free_again(sandbox: &Sandbox) {
-    sandbox.assert_clean(Duration::from_secs(5));
+    sandbox.assert_clean();
     somebody(sandbox, &["--no-reserve"]).run().line();
 }
 

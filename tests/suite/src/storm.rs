@@ -106,7 +106,7 @@ pub fn storm(node: &str, ways: Ways, launches: u64, least: u64, seed: u64) {
     );
     sandbox.assert_exclusive();
     assert!(ran > 0 && dead > 0, "the storm was none");
-    sandbox.assert_clean(Duration::from_secs(10));
+    sandbox.assert_clean();
     let all = sandbox.uuids().len().to_string();
     assert_eq!(sandbox.line("--count-free"), all);
 }

@@ -3,7 +3,6 @@
 
 use std::fs;
 use std::os::unix::fs::PermissionsExt;
-use std::time::Duration;
 
 use getgpu_tests::hooked::{VARIABLE, all_said, bytes, cuda, hook, said};
 use getgpu_tests::listing;
@@ -46,7 +45,7 @@ fn the_first_cuda_call_takes_a_device_until_the_program_exits() {
     assert!(text.contains(&lines), "{text}");
     assert_eq!(program.stderr(), "");
     program.kill();
-    sandbox.assert_clean(Duration::from_secs(2));
+    sandbox.assert_clean();
     sandbox.assert_exclusive();
 }
 
@@ -116,7 +115,7 @@ subprocess.run(['setsid', 'cuda', 'init', f'ready={sys.argv[1]}', 'hold'], close
         assert!(before.iter().all(|(held, _, _)| held == uuid), "{before:?}");
         let pid = nix::unistd::Pid::from_raw(i32::try_from(*pid).unwrap());
         nix::sys::signal::kill(pid, Signal::SIGKILL).unwrap();
-        sandbox.assert_clean(Duration::from_secs(2));
+        sandbox.assert_clean();
     }
 }
 

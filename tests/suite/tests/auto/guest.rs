@@ -4,7 +4,6 @@
 
 use std::collections::BTreeSet;
 use std::fs;
-use std::time::Duration;
 
 use getgpu_tests::hooked::{VARIABLE, all_said, bytes, cuda, holder, hook, said, tells};
 use getgpu_tests::listing;
@@ -84,7 +83,7 @@ fn forks_get_their_own_device_before_the_first_call_then_share() {
     for pid in sandbox.processes() {
         let _ = nix::sys::signal::kill(nix::unistd::Pid::from_raw(pid), Signal::SIGKILL);
     }
-    sandbox.assert_clean(Duration::from_secs(2));
+    sandbox.assert_clean();
     // A program that it executes finds the variable and the lease.
     let words = "init visible spawn=printenv descriptors";
     let outcome = cuda(&sandbox, words).run();
@@ -129,7 +128,7 @@ fn a_program_in_a_poor_state_gets_its_device_or_a_line() {
         let ended = outcome.code() == Some(0) && said(&outcome, "hook").starts_with('1');
         assert!(ended, "{kib} KiB: {outcome:#?}");
     }
-    sandbox.assert_clean(Duration::from_secs(2));
+    sandbox.assert_clean();
 }
 
 #[test]

@@ -79,7 +79,7 @@ fn a_first_call_waits_in_the_queue_where_that_is_set() {
     waiter.kill();
     holder.kill();
     wait::until("its helpers are gone", || sandbox.processes().is_empty());
-    sandbox.assert_clean(Duration::from_secs(2));
+    sandbox.assert_clean();
 }
 
 #[test]

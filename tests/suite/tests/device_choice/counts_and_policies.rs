@@ -34,7 +34,7 @@ fn cudawrap_leases_several_gpus_but_not_old_drivers_mig_devices() {
     let refused = sandbox.words("cudawrap -n 2 -- true").run();
     let line = "2 MIG devices: with this driver (before 570) a program sees only the first of them";
     refused.refuses(125, line);
-    sandbox.assert_clean(std::time::Duration::ZERO);
+    sandbox.assert_clean();
     let sandbox = Sandbox::new("gpus4");
     let script = "echo $CUDA_VISIBLE_DEVICES; unset CUDA_VISIBLE_DEVICES; getgpu --count-free; getgpu -q -n 3; getgpu -n 2 --no-reserve";
     let outcome = sandbox.words("cudawrap --count 2 -- sh -c").args([script]);
@@ -91,7 +91,7 @@ fn several_mig_devices_come_from_different_gpu_instances() {
     leased.refuses(75, "too few free devices");
     let printed = sandbox.ask("-n 2 --no-reserve");
     printed.exits(0).mentions("sees only 1 of these 2 devices");
-    sandbox.assert_clean(std::time::Duration::ZERO);
+    sandbox.assert_clean();
 }
 
 #[test]

@@ -3,8 +3,6 @@
 //! behind, and the command ends with a documented status. A table of commands and rivals, at
 //! some of the calls; in full size at each.
 
-use std::time::Duration;
-
 use getgpu_tests::wrapped::wrap;
 use getgpu_tests::{all_at_once, somebody};
 use harness::size;
@@ -16,9 +14,6 @@ use super::{is_one_of, lacks_tracer};
 
 /// What stands before the command starts.
 const SETTINGS: &str = "linger = '50ms'\nreserve_for = '5s'";
-/// For as long a device is looked for at most.
-const LIMIT: Duration = Duration::from_secs(30);
-
 /// What is done between two calls of the command.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum Rival {
@@ -160,7 +155,7 @@ fn run(case: &Case, rival: Option<Rival>, at: usize) -> usize {
         let _ = kill(program, Signal::SIGKILL);
     }
     sandbox.ask("--release-all -q");
-    sandbox.assert_clean(LIMIT);
+    sandbox.assert_clean();
     calls
 }
 

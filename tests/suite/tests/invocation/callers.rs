@@ -3,7 +3,6 @@
 //! device and gives it back.
 
 use std::os::unix::fs::symlink;
-use std::time::Duration;
 
 use getgpu_tests::wrapped::{lacks_python, python, wrap};
 use getgpu_tests::{OTHER, free_again, root};
@@ -48,14 +47,8 @@ fn pythons_own_processes_stay_on_its_device() {
              'import os; print(os.environ[\"CUDA_VISIBLE_DEVICES\"])']))\n"
         );
         let file = sandbox.file("work/processes.py", &text, 0o644);
-        let began = std::time::Instant::now();
         let outcome = sandbox.command(&program).args([file]).run();
         one_device(&sandbox, &outcome.exits(0).says(&[]).stdout, 5);
-        assert!(
-            began.elapsed() < Duration::from_secs(15),
-            "{method}: {:?}",
-            began.elapsed()
-        );
         free_again(&sandbox);
     }
 }

@@ -87,7 +87,7 @@ fn two_shares_of_one_caller_on_one_device_do_not_meet() {
         let listing: serde_json::Value = serde_json::from_str(json).unwrap();
         let leases = listing::shares(&listing["devices"][0], "lease");
         assert_eq!(leases, [0.5, 0.5], "{listing}");
-        sandbox.assert_clean(Duration::from_secs(6));
+        sandbox.assert_clean();
     }
 }
 
@@ -104,7 +104,7 @@ fn a_share_of_a_share_stays_inside_it() {
     // Both parts of the part are in use, all of it is printed again, the other half is free.
     let found = (&lines[..2], lines[2].len(), lines[3]);
     assert_eq!(found, (&["75", "75"][..], 40, "1"), "{outcome:#?}");
-    sandbox.assert_clean(Duration::from_secs(6));
+    sandbox.assert_clean();
 }
 
 /// Inside a part the figures follow the units that are held; what the user set stays.
@@ -124,7 +124,7 @@ fn frameworks_are_told_what_a_share_of_a_share_is() {
         let outcome = sandbox.shell("bash", &format!("{start} {show}")).run();
         outcome.prints(&format!("true {fraction}\n"));
     }
-    sandbox.assert_clean(Duration::from_secs(6));
+    sandbox.assert_clean();
 }
 
 #[test]

@@ -34,7 +34,7 @@ fn exactly_k_programs_of_one_kth_fit_for_every_k() {
             let release = sandbox.words("getgpu --release-all");
             release.limit(Duration::from_secs(60)).run().exits(0);
         }
-        sandbox.assert_clean(Duration::ZERO);
+        sandbox.assert_clean();
     });
 }
 
@@ -89,7 +89,7 @@ fn a_share_larger_than_the_device_takes_nothing_of_any_other() {
     // The same inside a lease, which has a part of nothing else.
     let inside = sandbox.words("cudawrap -- cudawrap --share 600G -- true");
     inside.run().exits(125);
-    sandbox.assert_clean(Duration::from_secs(2));
+    sandbox.assert_clean();
 }
 
 /// Those who share a device make it busy, so NVML is not asked.

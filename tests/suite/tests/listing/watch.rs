@@ -1,7 +1,7 @@
 //! `--watch` draws the list in place, answers keys whatever the driver does, and leaves the
 //! terminal as it was.
 
-use std::time::{Duration, Instant};
+use std::time::Instant;
 
 use harness::{Running, Sandbox, Signal, Terminal, wait};
 
@@ -80,6 +80,5 @@ fn a_killed_watch_leaves_no_process_behind() {
     watched.program.signal(Signal::SIGKILL);
     watched.program.wait();
     // Long before the time limit of NVML passes.
-    let gone = wait::holds_within(Duration::from_secs(5), || sandbox.processes().is_empty());
-    assert!(gone, "{:?}", sandbox.processes());
+    wait::until("nothing is left", || sandbox.processes().is_empty());
 }

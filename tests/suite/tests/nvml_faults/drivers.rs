@@ -4,7 +4,6 @@
 
 use std::path::Path;
 use std::sync::atomic::{AtomicUsize, Ordering};
-use std::time::Duration;
 
 use getgpu_tests::{OTHER, all_at_once};
 use harness::skip::{self, Need};
@@ -147,7 +146,7 @@ fn cell(sandbox: &Sandbox, node: &Node, values: (Privilege, Namespace, Surroundi
     }
     sandbox.assert_exclusive();
     drop(stranger);
-    sandbox.assert_clean(Duration::from_secs(5));
+    sandbox.assert_clean();
 }
 
 #[test]

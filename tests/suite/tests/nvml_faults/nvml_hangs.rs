@@ -3,7 +3,6 @@
 
 use std::collections::BTreeSet;
 use std::os::unix::fs::symlink;
-use std::time::Duration;
 
 use getgpu_tests::until_none_is_free;
 use harness::skip::{self, Need};
@@ -69,17 +68,15 @@ fn a_driver_in_which_processes_cannot_even_be_killed() {
     ice.freeze("-f");
     let outcome = sandbox.ask("");
     outcome.refuses(3, "NVML did not answer within 1 s");
-    outcome.within(wait::SOON);
     wait::until("its process is stuck in the kernel", || stuck(&sandbox) > 0);
     let touch = || sandbox.words("cudawrap -- touch ran");
     let outcome = touch().run();
     outcome.refuses(125, "NVML did not answer within 1 s");
-    outcome.within(wait::SOON);
     assert!(!sandbox.path("work/ran").exists());
     let waited = sandbox.ask("--wait=30");
     waited.refuses(3, "NVML did not answer within 1 s");
     // What hangs there keeps nothing: a device that the variable names needs no NVML.
-    sandbox.assert_clean(Duration::from_millis(200));
+    sandbox.assert_clean();
     touch().visible(&sandbox.uuids()[0]).run().exits(0);
     ice.freeze("-u");
     wait::until("what hung has exited", || sandbox.processes().is_empty());
@@ -92,7 +89,6 @@ fn a_million_gpus_are_a_library_gone_wrong() {
     let node = format!("driver = '550.54.15'\n[[gpu]]\nmodel = 'T4'\ncount = {count}\n");
     let sandbox = Sandbox::with(&node, "nvml_timeout = 20");
     let outcome = sandbox.ask("--no-reserve");
-    outcome.within(Duration::from_secs(35));
     if outcome.code() != Some(0) {
         outcome.refuses(3, "");
     }

@@ -23,7 +23,7 @@ fn a_killed_waiter_delays_nobody() {
         waiter.wait().exits(0);
     }
     assert_eq!(order(&sandbox), ["1", "3", "5"]);
-    sandbox.assert_clean(Duration::from_secs(1));
+    sandbox.assert_clean();
 }
 
 #[test]
@@ -108,7 +108,7 @@ fn an_interrupted_waiter_leaves_nothing() {
         });
     }
     end(first);
-    sandbox.assert_clean(Duration::from_secs(1));
+    sandbox.assert_clean();
 }
 
 #[test]

@@ -80,7 +80,7 @@ impl Recipe {
             let runs = sandbox.runs();
             let tags: BTreeSet<&str> = runs.iter().map(|run| run.tag.as_str()).collect();
             assert_eq!((tags.len(), runs.len()), (jobs, jobs), "{outcome:#?}");
-            sandbox.assert_clean(Duration::from_secs(2));
+            sandbox.assert_clean();
         }
         let failed = self.run(LEASED, "", "1", bin).1.code();
         let plain = self.run("env", "--shared", "1", bin).1.code();
@@ -196,7 +196,7 @@ fn a_file_of_commands() {
         outcome.exits(0);
         let runs = sandbox.runs();
         assert_eq!(runs.len(), JOBS, "{tool}: {outcome:#?}");
-        sandbox.assert_clean(Duration::from_secs(10));
+        sandbox.assert_clean();
     }
 }
 
@@ -212,7 +212,7 @@ fn a_window_of_tmux() {
     harness::wait::until("the window's job has run", || !sandbox.runs().is_empty());
     assert_eq!(getgpu_tests::listing::free_devices(&sandbox), "3");
     sandbox.words("tmux -S socket kill-server").run().exits(0);
-    sandbox.assert_clean(Duration::from_secs(5));
+    sandbox.assert_clean();
 }
 
 #[test]
@@ -225,7 +225,7 @@ fn hyperfine_measures_on_one_device() {
     let line = "cudawrap --wait -- hyperfine --runs 3 './job 0'";
     sandbox.shell("bash", line).run().exits(0);
     assert_eq!(sandbox.runs_by_device().len(), 1);
-    sandbox.assert_clean(Duration::from_secs(2));
+    sandbox.assert_clean();
 }
 
 /// Runs a program of tests/python/launchers: eight jobs by four workers.
@@ -249,11 +249,11 @@ fn workers_lease(package: &str, file: &str) {
     outcome.exits(0).prints("True\n");
     sandbox.assert_exclusive();
     assert_eq!(sandbox.runs().len(), JOBS);
-    sandbox.assert_clean(Duration::from_secs(10));
+    sandbox.assert_clean();
     let sandbox = node();
     let outcome = run(&sandbox, "1");
     outcome.exits(1).mentions("returned non-zero exit status 3");
-    sandbox.assert_clean(Duration::from_secs(10));
+    sandbox.assert_clean();
 }
 
 #[test]

@@ -26,5 +26,5 @@ fn a_training_script_sees_one_device_and_all_ranks() {
     let line = lines.find_map(|line| line.strip_prefix("[default0]:"));
     let seen: Vec<String> = line.unwrap().split(' ').map(str::to_owned).collect();
     assert_devices(&seen, &sandbox.uuids());
-    sandbox.assert_clean(Duration::from_secs(2));
+    sandbox.assert_clean();
 }

@@ -120,7 +120,7 @@ fn hold_refuses_what_is_not_there_or_never_ends() {
             .ask_as(OTHER, &hold)
             .refuses(2, &format!("{hold}: "));
     }
-    sandbox.assert_clean(Duration::ZERO);
+    sandbox.assert_clean();
 }
 
 #[test]
@@ -172,7 +172,7 @@ fn nothing_is_held_for_whoever_adopts_the_call_of_a_dead_shell() {
                      getgpu: hint: name the process to hold for: --hold=PID\n";
         assert_eq!((&*read("work/out"), &*read("work/err")), ("", lines));
         std::fs::remove_file(sandbox.path("work/err")).unwrap();
-        sandbox.assert_clean(Duration::from_secs(5));
+        sandbox.assert_clean();
     }
     #[rustfmt::skip]
     let cases = [
@@ -182,6 +182,6 @@ fn nothing_is_held_for_whoever_adopts_the_call_of_a_dead_shell() {
     for words in cases {
         let line = sandbox.command(words[0]).args(&words[1..]).run().line();
         assert_eq!(line, sandbox.uuids()[0]);
-        sandbox.assert_clean(Duration::from_secs(5));
+        sandbox.assert_clean();
     }
 }

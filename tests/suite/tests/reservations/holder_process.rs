@@ -116,7 +116,7 @@ fn a_process_under_another_uid_keeps_the_device_of_its_parent() {
     let half = Duration::from_millis(500);
     wait::throughout(half, "its child has the device", || sandbox.locked());
     kill(Pid::from_raw(pids[1]), Signal::SIGKILL).unwrap();
-    sandbox.assert_clean(Duration::from_secs(2));
+    sandbox.assert_clean();
 }
 
 #[test]
@@ -131,7 +131,7 @@ fn who_is_killed_in_nvml_holds_nothing_and_leaves_no_process() {
             wait::until("it tries a device", || sandbox.locked());
             program.signal(signal);
             assert_eq!(program.wait().signal(), Some(signal as i32));
-            sandbox.assert_clean(Duration::from_millis(500));
+            sandbox.assert_clean();
             let none = || sandbox.processes().is_empty();
             wait::until("the process that asks NVML has exited", none);
         }
@@ -145,7 +145,7 @@ fn a_stopped_holder_is_released_all_the_same() {
     let holder = sandbox.holders()[0].pid;
     kill(Pid::from_raw(holder), Signal::SIGSTOP).unwrap();
     sandbox.ask(&format!("--release {uuid}")).answers("");
-    sandbox.assert_clean(Duration::ZERO);
+    sandbox.assert_clean();
 }
 
 /// Whatever strangers call their processes, and whatever these do with a signal, the
@@ -175,7 +175,6 @@ fn strangers_that_look_like_holders_do_not_delay_roots_release() {
     sandbox.line("--hold=0 --tag slurm-17");
     let released = sandbox.ask("--release slurm-17");
     released.refuses(4, "does not end");
-    released.within(Duration::from_secs(6));
     let holders = sandbox.holders();
     let strangers_only = holders.iter().all(|holder| holder.uid == OTHER);
     assert!(strangers_only, "the real one has not ended: {holders:#?}");

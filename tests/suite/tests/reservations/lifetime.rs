@@ -27,7 +27,7 @@ fn a_program_of_three_milliseconds_leaves_nothing_reserved() {
     done";
     sandbox.shell("dash", script).run().exits(0).says(&[]);
     let few = || sandbox.holders().len() <= 8;
-    wait::until_within(Duration::from_secs(4), "most devices are free again", few);
+    wait::until("most devices are free again", few);
 }
 
 #[test]
@@ -83,8 +83,7 @@ fn getgpu_returns_at_once_and_leaves_no_child() {
     // The only child is the cat that looks; a holder among them would be one more.
     let children = lines.next().unwrap_or_default().split_whitespace();
     assert!(children.count() <= 1, "{outcome:#?}");
-    outcome.within(Duration::from_secs(2));
-    // In doubt reserved, although the shell has exited.
+    // It has returned before the holder has ended; in doubt reserved, although the shell has exited.
     assert_eq!(sandbox.holders().len(), 1);
 }
 
@@ -95,10 +94,10 @@ fn a_reservation_without_a_program_ends_after_for() {
     wait::throughout(Duration::from_secs(1), "it is reserved", || {
         sandbox.holders().len() == 1 && sandbox.locked()
     });
-    sandbox.assert_clean(Duration::from_secs(2));
+    sandbox.assert_clean();
     sandbox.set_settings("reserve_for = '200ms'");
     sandbox.line("");
-    sandbox.assert_clean(Duration::from_secs(2));
+    sandbox.assert_clean();
 }
 
 #[test]
@@ -160,7 +159,7 @@ fn linger_is_how_long_a_gap_may_be() {
     wait::throughout(Duration::from_millis(700), "lingering", || {
         sandbox.holders().len() == 1
     });
-    sandbox.assert_clean(Duration::from_secs(2));
+    sandbox.assert_clean();
     drop(writer);
     program.wait().exits(0);
 }

@@ -3,7 +3,6 @@
 
 use std::collections::BTreeSet;
 use std::fs;
-use std::time::Duration;
 
 use getgpu_tests::listing;
 use getgpu_tests::slurm::{self, Cluster};
@@ -49,7 +48,7 @@ fn jobs_have_their_part_from_prolog_to_epilog() {
         step.wait().exits(0).says(&[]);
     }
     cluster.until_empty();
-    sandbox.assert_clean(Duration::from_secs(1));
+    sandbox.assert_clean();
     // Several steps of one job have the same part.
     let script = "for step in 1 2; do srun -Q sh -c 'echo $CUDA_VISIBLE_DEVICES; cudawrap -- sim-cuda'; done; echo $CUDA_VISIBLE_DEVICES";
     let job = cluster.sbatch("-n1 --constraint=gpushare4", script);
@@ -60,7 +59,7 @@ fn jobs_have_their_part_from_prolog_to_epilog() {
         .map(|line| line.split(' ').nth(1).unwrap_or(line));
     let seen: BTreeSet<&str> = words.collect();
     assert!(output.lines().count() == 5 && seen.len() == 1, "{output}");
-    sandbox.assert_clean(Duration::from_secs(1));
+    sandbox.assert_clean();
     assert!(sandbox.collisions().is_empty());
 }
 
@@ -118,7 +117,7 @@ fn jobs_queue_in_slurm_until_a_part_is_free() {
         let ran = output.starts_with("grant GPU-") && output.contains("\nRUN ");
         assert!(ran, "{output}");
     }
-    sandbox.assert_clean(Duration::from_secs(1));
+    sandbox.assert_clean();
     assert!(sandbox.collisions().is_empty());
     // A job without a part is as it was.
     let plain = cluster.sbatch("-n1 --gres=gpu:1", "echo ${CUDA_VISIBLE_DEVICES-unset}");
@@ -192,6 +191,6 @@ fn each_component_of_a_heterogeneous_job_finds_its_own_part() {
     step.wait().exits(0);
     cluster.until_empty();
     for node in &nodes {
-        node.assert_clean(Duration::from_secs(1));
+        node.assert_clean();
     }
 }

@@ -34,7 +34,7 @@ impl Watched<'_> {
     /// its own order for them.
     #[track_caller]
     fn until_log(&self, signals: &[&str]) {
-        let told = wait::holds_within(Duration::from_secs(10), || {
+        let told = wait::holds_within(wait::LONG, || {
             let mut all: Vec<String> = self.log().into_iter().skip(1).collect();
             all.sort();
             all == signals
@@ -119,6 +119,6 @@ fn slurms_signals_reach_a_program_that_keeps_its_device() {
         let within = Duration::from_millis(within);
         wait::until_within(within, "its device is free", || !sandbox.locked());
         cluster.until_empty();
-        sandbox.assert_clean(Duration::from_secs(1));
+        sandbox.assert_clean();
     });
 }

@@ -35,7 +35,7 @@ fn fifty_prologs_at_once_are_balanced_and_their_jobs_named() {
         .map(|number| epilog(&sandbox, &job(number)))
         .collect();
     all.into_iter().for_each(|epilog| drop(quiet(epilog)));
-    sandbox.assert_clean(Duration::ZERO);
+    sandbox.assert_clean();
 }
 
 /// A job's user can have slurmd name a settings file, or a lock, by the environment.
@@ -58,7 +58,7 @@ fn hooks_may_run_twice_alone_or_for_nothing() {
     quiet(epilog(&sandbox, &job(0)));
     quiet(hook(&sandbox, "prolog", "", &job(0), ""));
     quiet(hook(&sandbox, "prolog", "", &job(0), "gpushare40"));
-    sandbox.assert_clean(Duration::ZERO);
+    sandbox.assert_clean();
     quiet(prolog(&sandbox, &job(0)));
     quiet(prolog(&sandbox, &job(0)));
     // The same one twice, and it is no earlier job's.
@@ -76,17 +76,17 @@ fn hooks_may_run_twice_alone_or_for_nothing() {
     kill(Pid::from_raw(sandbox.holders()[0].pid), Signal::SIGKILL).unwrap();
     wait::until("it has exited", || sandbox.holders().is_empty());
     quiet(epilog(&sandbox, &job(0)));
-    sandbox.assert_clean(Duration::ZERO);
+    sandbox.assert_clean();
     quiet(prolog(&sandbox, &job(0)));
     quiet(epilog(&sandbox, &job(0)));
     quiet(epilog(&sandbox, &job(0)));
-    sandbox.assert_clean(Duration::ZERO);
+    sandbox.assert_clean();
     // A partition may stand for a constraint.
     let shares = "shares = ['main=1/2']";
     quiet(hook(&sandbox, "prolog", shares, &job(1), ""));
     assert_eq!(counts(&sandbox).iter().sum::<usize>(), 1);
     quiet(epilog(&sandbox, &job(1)));
-    sandbox.assert_clean(Duration::ZERO);
+    sandbox.assert_clean();
 }
 
 #[test]

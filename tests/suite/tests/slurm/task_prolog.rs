@@ -3,7 +3,6 @@
 
 use std::collections::BTreeSet;
 use std::fs;
-use std::time::Duration;
 
 use getgpu_tests::slurm::{self, Cluster};
 use harness::{Sandbox, wait};
@@ -32,7 +31,7 @@ fn a_task_is_told_one_device_that_is_kept_until_it_is_over() {
     }
     sandbox.file("work/go", "", 0o644);
     task.wait().exits(0);
-    sandbox.assert_clean(Duration::from_secs(1));
+    sandbox.assert_clean();
 }
 
 /// How a grant is divided by Slurm's variables is a table of unit tests.
@@ -148,5 +147,5 @@ fn real_slurm_tasks_get_a_device_each_and_a_lone_one_its_grant() {
         found.sort_unstable();
         assert_eq!(found, counts, "{wish} {options}: {lines:?}");
     }
-    sandbox.assert_clean(Duration::from_secs(1));
+    sandbox.assert_clean();
 }

@@ -2,7 +2,6 @@
 //! reserved. `set -e`, pipes that end early and full disks meet this.
 
 use std::fs::OpenOptions;
-use std::time::Duration;
 
 use harness::Sandbox;
 use nix::libc;
@@ -18,7 +17,7 @@ fn a_full_disk_or_a_closed_pipe_leaves_nothing_reserved() {
         let outcome = ask().stdout(full).run();
         outcome.refuses(4, "getgpu: standard output: No space left on device");
         assert!(!sandbox.locked(), "it is free when the call has exited");
-        sandbox.assert_clean(Duration::from_millis(500));
+        sandbox.assert_clean();
         let (reader, writer) = nix::unistd::pipe2(nix::fcntl::OFlag::O_CLOEXEC).unwrap();
         drop(reader);
         let outcome = ask().stdout(writer).run();
@@ -29,7 +28,7 @@ fn a_full_disk_or_a_closed_pipe_leaves_nothing_reserved() {
         }
         let quiet = !["", "--hold", "0"].contains(&arguments);
         assert_eq!(outcome.stderr.is_empty(), quiet, "{outcome:#?}");
-        sandbox.assert_clean(Duration::from_millis(500));
+        sandbox.assert_clean();
     }
 }
 
@@ -40,7 +39,7 @@ fn a_closed_stdout_leaves_nothing_reserved() {
         let outcome = sandbox.shell("dash", &format!("{words} >&-")).run();
         let line = "getgpu: standard output: it is closed";
         outcome.exits(4).says(&[line]);
-        sandbox.assert_clean(Duration::from_millis(500));
+        sandbox.assert_clean();
     }
 }
 

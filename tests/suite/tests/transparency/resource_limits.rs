@@ -1,8 +1,6 @@
 //! Limits of the process, the disk and the command line: a device, or one line with a
 //! documented status and nothing held. Every exit status and signal passes through.
 
-use std::time::Duration;
-
 use getgpu_tests::wrapped::{Facts, wrap};
 use getgpu_tests::{OTHER, root};
 use harness::skip::{self, Need};
@@ -28,7 +26,7 @@ fn defined(sandbox: &Sandbox, program: &str, what: &str, outcome: &Outcome) -> b
     };
     assert!(own.contains(&code), "{what}: {outcome:#?}");
     outcome.refuses(code, "");
-    sandbox.assert_clean(Duration::from_secs(2));
+    sandbox.assert_clean();
     false
 }
 
@@ -64,7 +62,7 @@ fn limited(how: &str, works: bool) {
             assert!(has_lease, "{how}: without its lease: {open:?}");
         }
     }
-    sandbox.assert_clean(Duration::from_secs(5));
+    sandbox.assert_clean();
 }
 
 #[test]
@@ -166,7 +164,7 @@ fn no_file_may_grow() {
     let outcome = sandbox.shell("sh", script).run();
     assert_ne!(outcome.code(), Some(0));
     outcome.prints("");
-    sandbox.assert_clean(Duration::from_secs(2));
+    sandbox.assert_clean();
     // A program writes nothing of ours on its way.
     let script = "exec prlimit --fsize=0 cudawrap -- true";
     sandbox.shell("sh", script).run().exits(0);
@@ -207,7 +205,7 @@ fn a_command_line_that_just_fits() {
                 refused += 1;
             }
         }
-        sandbox.assert_clean(Duration::from_secs(1));
+        sandbox.assert_clean();
     }
     assert!(ran > 0 && refused > 0, "{ran} {refused}");
 }
