@@ -45,18 +45,23 @@ at_once = --test-threads $(if $(TEST_THREADS),$(TEST_THREADS),4)
 # The themes that a change is checked with, in 4 minutes on 2 processors, building included; `check-all` has the others too.
 themes = device_choice site_policy leases queue listing reservations invocation transparency
 
-# What needs strace, other users, other shells or Python packages runs where they are, and says SKIPPED where not.
+# What needs strace, other users, other shells or Python packages runs where they are, and says SKIPPED where not; skipped.sh counts these.
+skipped = $(call quoted,$(target)/skipped.log)
+TEST    = SKIPPED_LOG="$$(cd $(call quoted,$(target)) && pwd)/skipped.log" $(CARGO) test --locked --no-fail-fast
+
 check: ## the tests that need nothing but cargo, 4 minutes
 	$(CARGO) build --workspace --locked
-	$(CARGO) test --workspace --exclude probe --lib --bins --locked --no-fail-fast
-	$(CARGO) test -p create-cudawrap --test plans --locked --no-fail-fast
-	$(CARGO) test -p getgpu-tests --locked --no-fail-fast $(themes:%=--test %) -- $(at_once)
-	tests/skipped.sh
+	rm -f $(skipped)
+	$(TEST) --workspace --exclude probe --lib --bins
+	$(TEST) -p create-cudawrap --test plans
+	$(TEST) -p getgpu-tests $(themes:%=--test %) -- $(at_once)
+	tests/skipped.sh $(skipped)
 
 check-all: ## all tests
 	$(CARGO) build --workspace --locked
-	$(CARGO) test --workspace --locked --no-fail-fast -- $(at_once)
-	tests/skipped.sh
+	rm -f $(skipped)
+	$(TEST) --workspace -- $(at_once)
+	tests/skipped.sh $(skipped)
 
 # The modules of the suite whose tests have a full size.
 hard = launches:: lease_lifetime:: lock_attacks:: planted_files:: nvml_hangs:: hostile_library:: busy_or_idle:: drivers::

@@ -1,7 +1,8 @@
 #!/usr/bin/env bash
 # Runs README's two commands, `make demo` and `make check`, on a clone of HEAD as a newcomer has it: an ordinary user, umask 002, no user
-# namespaces, /dev/shm not writable, an empty HOME, no cargo but the named toolchain, a path with a space. newcomer.sh [TOOLCHAIN [TARGET...]];
-# root only, since it becomes another user. Prints how long each command took and how large target is.
+# namespaces, /dev/shm not writable, a getgpu of the machine's own in /run, an empty HOME, no cargo but the named toolchain, a path with a
+# space. newcomer.sh [TOOLCHAIN [TARGET...]]; root only, since it becomes another user. Prints how long each command took and how large
+# target is.
 set -euo pipefail
 cd "$(dirname "$0")/.."
 
@@ -46,6 +47,8 @@ exec setpriv --reuid="$user" --regid="$user" --clear-groups --inh-caps=-all \
 # shellcheck disable=SC2016 # that shell expands them
 as_newcomer='
 mount -t tmpfs -o mode=755 none /dev/shm
+mount -t tmpfs -o mode=755 none /run
+mkdir /run/getgpu
 mkfifo "$ready"
 unshare --user sh -c "read -r _ <\"\$ready\" && exec sh -c \"\$inside\"" <&3 &
 until [ "$(readlink "/proc/$!/ns/user")" != "$(readlink /proc/self/ns/user)" ]; do :; done

@@ -15,6 +15,9 @@ fn load(system: &str, user: &str) -> Result<Loaded, Failure> {
     let write = |name: &str, text: &str| {
         let path = dir.path().join(name);
         std::fs::write(&path, text).unwrap();
+        // Whatever the umask is: what a group can write is not trusted.
+        let mode = std::os::unix::fs::PermissionsExt::from_mode(0o644);
+        std::fs::set_permissions(&path, mode).unwrap();
         path
     };
     let files = Environment {

@@ -17,10 +17,16 @@ pub fn check(path: &Path, what: &str, caller: bool) -> Result<(), Failure> {
     } else {
         LockOrigin::Host
     };
-    let whose = if caller {
-        "which is neither root nor you"
+    let (whose, hint) = if caller {
+        (
+            "which is neither root nor you",
+            "it must belong to you or root (chown), and no other user may write the file or its directory (chmod go-w)",
+        )
     } else {
-        "not to root"
+        (
+            "not to root",
+            "as root: chown root and chmod go-w, for the file and its directory",
+        )
     };
     match wrong(path, &|uid| trust::owner(origin, uid), whose) {
         None => Ok(()),
@@ -28,7 +34,7 @@ pub fn check(path: &Path, what: &str, caller: bool) -> Result<(), Failure> {
             Kind::Usage,
             format!("{what}{}: not used: {why}", path.display()),
         )
-        .hint("as root: chown root and chmod go-w, for the file and its directory")),
+        .hint(hint)),
     }
 }
 

@@ -187,10 +187,9 @@ impl Sandbox {
     }
 
     /// A program that finds no settings, lock or record of the machine's own: where there
-    /// are some, other file systems lie over them.
+    /// are some, other file systems lie over them ([`crate::skip::Need::Bare`]).
     pub fn bare(&self, program: impl AsRef<OsStr>) -> Command {
-        let own = ["/etc/getgpu", "/run/getgpu", "/var/lib/getgpu"];
-        let own = own.into_iter().filter(|place| Path::new(place).exists());
+        let own = OWN.into_iter().filter(|place| Path::new(place).exists());
         let cover = |place| format!("mount -t tmpfs -o mode=755 none {place} || exit 99; ");
         let script: String = own.map(cover).collect();
         if script.is_empty() {
@@ -214,6 +213,14 @@ impl Sandbox {
         };
         command.args(["-c", script])
     }
+}
+
+/// Where an installed getgpu has its settings, lock and records.
+const OWN: [&str; 3] = ["/etc/getgpu", "/run/getgpu", "/var/lib/getgpu"];
+
+/// Whether this machine has no getgpu of its own.
+pub(crate) fn nothing_to_hide() -> bool {
+    OWN.iter().all(|place| !Path::new(place).exists())
 }
 
 impl Drop for Sandbox {

@@ -1,6 +1,8 @@
-//! Tests that need more than every machine has: they say so in one line and pass.
-//! The line goes past the test runner's capture, so that a run shows what it did not try.
+//! Tests that need more than every machine has, or what some machines forbid: they say so
+//! in one line and pass. The line goes past the test runner's capture and into the file
+//! that `SKIPPED_LOG` names, which `make check` counts at its end.
 
+use std::fs::File;
 use std::io::Write;
 use std::os::unix::fs::PermissionsExt;
 use std::path::PathBuf;
@@ -17,6 +19,8 @@ pub enum Need {
     Mounts,
     /// A user namespace for an ordinary user.
     UserNamespace,
+    /// That this machine's own settings, lock and records can be hidden from a program.
+    Bare,
 }
 
 /// Whether something is missing; then it has been said and the test returns.
@@ -31,7 +35,13 @@ pub fn lacks(needs: &[Need]) -> bool {
 /// Says that this test does not do what it is for, and why.
 pub fn say(why: &str) {
     let test = std::thread::current().name().unwrap_or("a test").to_owned();
-    let _ = std::io::stderr().write_all(format!("SKIPPED: {test}: {why}\n").as_bytes());
+    let line = format!("SKIPPED: {test}: {why}\n");
+    let _ = std::io::stderr().write_all(line.as_bytes());
+    let log = std::env::var_os("SKIPPED_LOG");
+    let log = log.and_then(|path| File::options().append(true).create(true).open(path).ok());
+    if let Some(mut log) = log {
+        let _ = log.write_all(line.as_bytes());
+    }
 }
 
 impl Need {
@@ -50,6 +60,10 @@ impl Need {
                 let there = works(&format!("{plain}unshare -Ur true"));
                 (there, "no user namespaces for ordinary users here")
             }
+            Self::Bare => (
+                crate::sandbox::nothing_to_hide() || works("unshare -rm true"),
+                "the getgpu of this machine cannot be hidden: no namespaces here",
+            ),
         };
         let why = match self {
             Self::Tool(name) => format!("{name} is not installed"),

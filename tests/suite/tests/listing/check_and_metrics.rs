@@ -6,7 +6,7 @@ use std::os::unix::net::UnixDatagram;
 use std::time::Duration;
 
 use getgpu_tests::wrapped::wrap;
-use harness::skip::Need;
+use harness::skip::{Need, lacks};
 use harness::{Outcome, Sandbox};
 use serde_json::Value;
 
@@ -35,6 +35,9 @@ fn check(sandbox: &Sandbox, arguments: &str) -> Outcome {
 
 #[test]
 fn a_node_that_is_set_up_has_no_problem() {
+    if lacks(&[Need::Bare]) {
+        return;
+    }
     let sandbox = Sandbox::new("a100x8");
     let outcome = check(&sandbox, "");
     let (problems, fine) = findings(outcome.exits(0).says(&[]));
@@ -49,6 +52,9 @@ fn a_node_that_is_set_up_has_no_problem() {
 
 #[test]
 fn every_problem_is_told_with_a_remedy() {
+    if lacks(&[Need::Bare]) {
+        return;
+    }
     let problem = |sandbox: &Sandbox, arguments: &str, part: &str| {
         let outcome = check(sandbox, arguments);
         outcome.exits(1).mentions("getgpu: --check: ");
