@@ -16,7 +16,7 @@ skip() {
     exit 0
 }
 [ "$(id -u)" = 0 ] || skip "not run as root"
-unshare --mount true 2>/dev/null && unshare --user true 2>/dev/null || skip "no namespaces here"
+unshare --mount --user true 2>/dev/null || skip "no namespaces here"
 rust=$(rustup run "$toolchain" rustc --print sysroot 2>/dev/null) || skip "Rust $toolchain is not installed (rustup toolchain install $toolchain --profile minimal)"
 
 # A user id that no other user of this machine has.
@@ -35,6 +35,7 @@ chown -R "$user:$user" "$home" "$clone"
 chmod 755 "$outer"
 
 # Runs as root of a user namespace that allows no further ones, and becomes the newcomer there.
+# shellcheck disable=SC2016 # that shell expands them
 export inside='
 set -e
 echo 0 >/proc/sys/user/max_user_namespaces
