@@ -11,13 +11,16 @@ use crate::inventory::Device;
 use crate::procfs;
 
 fn load(system: &str, user: &str) -> Result<Loaded, Failure> {
-    let dir = tempfile::tempdir().unwrap();
+    // Whatever the umask is: what a group can write is not trusted.
+    let mode = |mode| <std::fs::Permissions as std::os::unix::fs::PermissionsExt>::from_mode(mode);
+    let dir = tempfile::Builder::new()
+        .permissions(mode(0o700))
+        .tempdir()
+        .unwrap();
     let write = |name: &str, text: &str| {
         let path = dir.path().join(name);
         std::fs::write(&path, text).unwrap();
-        // Whatever the umask is: what a group can write is not trusted.
-        let mode = std::os::unix::fs::PermissionsExt::from_mode(0o644);
-        std::fs::set_permissions(&path, mode).unwrap();
+        std::fs::set_permissions(&path, mode(0o644)).unwrap();
         path
     };
     let files = Environment {
