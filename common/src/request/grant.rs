@@ -2,6 +2,7 @@
 //! gave its job, resolved against the node. One that names nothing here is a failure with a
 //! remedy.
 
+use super::batch_grant;
 use crate::batch::BatchGpus;
 use crate::error::{Failure, Kind};
 use crate::ident::{Selector, Uuid};
@@ -77,9 +78,9 @@ impl Grant {
             return Ok(granted);
         }
         if of_batch {
-            let text = "this job has GPUs, but CUDA_VISIBLE_DEVICES is not set and the batch system does not name them";
+            let text = "this job has GPUs, but CUDA_VISIBLE_DEVICES is not set and nothing says for certain which they are";
             return Err(Failure::new(Kind::NoDevice, text).hint(
-                "start the program with srun but without --gpu-bind=none, or set CUDA_VISIBLE_DEVICES to the job's GPUs",
+                "start the program with srun but without --gpu-bind=none, or set CUDA_VISIBLE_DEVICES to the job's devices",
             ));
         }
         let index = match &self.visible {
@@ -90,11 +91,11 @@ impl Grant {
     }
 
     /// The devices, as far as they exist. Those of a job that has GPUs and no
-    /// CUDA_VISIBLE_DEVICES, what its cgroup leaves, else those that the batch system
-    /// names, are from now on as if CUDA_VISIBLE_DEVICES named them.
+    /// CUDA_VISIBLE_DEVICES ([`batch_grant::granted`]) are from now on as if
+    /// CUDA_VISIBLE_DEVICES named them.
     pub fn shown(&mut self, inventory: &Inventory) -> Option<Vec<Uuid>> {
         if let (Visible::Unset, Some(gpus)) = (&self.visible, self.batch_gpus.take()) {
-            let granted = left_or_named(&gpus, inventory);
+            let granted = batch_grant::granted(&gpus, inventory).unwrap_or_default();
             self.value = Uuid::join(&granted);
             self.visible = Visible::Entries(granted.iter().cloned().map(Selector::Full).collect());
             self.is_unnamed = true;
@@ -177,17 +178,6 @@ impl Grant {
             elsewhere
         }
     }
-}
-
-/// The devices that a job's cgroup leaves, else those that the batch system names.
-fn left_or_named(gpus: &BatchGpus, inventory: &Inventory) -> Vec<Uuid> {
-    let usable = inventory.gpus.iter().filter(|gpu| gpu.usable).count();
-    let all = usable < inventory.gpus.len() || gpus.count == Some(usable);
-    let devices = inventory
-        .devices
-        .iter()
-        .filter(|device| device.usable && (all || gpus.numbers.contains(&device.gpu)));
-    devices.map(|device| device.uuid.clone()).collect()
 }
 
 /// The failure for an index where MIG devices are: CUDA knows no index of them.

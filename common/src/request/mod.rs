@@ -1,6 +1,7 @@
 //! From options, settings and environment to the pool that one call chooses from.
 //! The same for getgpu and cudawrap, so that both mean the same devices.
 
+mod batch_grant;
 pub mod grant;
 
 use crate::cpus::CpuSet;

@@ -43,7 +43,7 @@ fn a_grant_that_slurm_does_not_name_is_named_or_hidden() {
         let step = format!("{STEP} SLURM_STEP_TASKS_PER_NODE={tasks} SLURM_GPUS_ON_NODE=2");
         hidden(
             &told(&sandbox, &step),
-            "the batch system does not name them",
+            "nothing says for certain which they are",
         );
     }
 }

@@ -1,0 +1,130 @@
+//! Which devices a batch system has given to a job that has GPUs and no
+//! CUDA_VISIBLE_DEVICES. What batch systems tell is a count, and numbers that count whatever
+//! the site calls a GPU; both are used only where they can mean one thing. Pure.
+
+use std::collections::BTreeSet;
+
+use crate::batch::BatchGpus;
+use crate::ident::Uuid;
+use crate::inventory::{Device, Inventory};
+
+/// The devices of the job, or `None` if nothing says for certain which these are.
+///
+/// The device cgroup comes first: where some nodes cannot be opened, those that can be
+/// opened are the job's, unless they are more than it was given. Then a count of all that
+/// this process sees. Numbers count last, and only whole GPUs: Slurm numbers its gres,
+/// which are MIG devices on some nodes (slurm.conf(5), AutoDetect=nvml), and not NVML's
+/// GPUs.
+pub fn granted(gpus: &BatchGpus, inventory: &Inventory) -> Option<Vec<Uuid>> {
+    let (open, closed): (Vec<&Device>, Vec<&Device>) =
+        inventory.devices.iter().partition(|device| device.usable);
+    if open.is_empty() {
+        return None;
+    }
+    let is_constrained = !closed.is_empty() || inventory.gpus.iter().any(|gpu| !gpu.usable);
+    let parents: BTreeSet<u32> = open.iter().map(|device| device.gpu).collect();
+    let is_all = match gpus.count {
+        // Of a task that has fewer than its job: GPUs that are cut count as one each.
+        Some(count) if is_constrained => open.len() <= count || parents.len() <= count,
+        Some(count) => open.len() == count,
+        None => is_constrained,
+    };
+    if is_all {
+        return Some(open.into_iter().map(|device| device.uuid.clone()).collect());
+    }
+    numbered(gpus, inventory)
+}
+
+/// The GPUs that the numbers name: on a node without MIG devices, where each number is one
+/// of NVML's and there are as many of them as the job was given.
+fn numbered(gpus: &BatchGpus, inventory: &Inventory) -> Option<Vec<Uuid>> {
+    let counts_gpus = inventory.gpus.iter().all(|gpu| !gpu.mig);
+    let agrees = gpus.count.is_none_or(|count| count == gpus.numbers.len());
+    if gpus.numbers.is_empty() || !counts_gpus || !agrees {
+        return None;
+    }
+    gpus.numbers
+        .iter()
+        .map(|number| {
+            let of_number = |device: &&Device| device.gpu == *number && device.usable;
+            let device = inventory.devices.iter().find(of_number)?;
+            Some(device.uuid.clone())
+        })
+        .collect()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::inventory::Gpu;
+
+    /// A node of GPUs with so many MIG devices each, none for a whole GPU; `open` tells
+    /// which devices can be opened.
+    fn node(gpus: &[Option<u32>], open: &dyn Fn(usize) -> bool) -> Inventory {
+        let mut inventory = Inventory::default();
+        for (index, slots) in (0..).zip(gpus) {
+            inventory.gpus.push(Gpu {
+                index,
+                uuid: None,
+                name: None,
+                pci_bus_id: None,
+                mig: slots.is_some(),
+                slots: slots.unwrap_or(0),
+                usable: true,
+            });
+            for slot in 0..slots.unwrap_or(1) {
+                let at = inventory.devices.len();
+                let kind = if slots.is_some() { "MIG" } else { "GPU" };
+                let text = format!("{kind}-00000000-0000-0000-0000-{at:012}");
+                inventory.devices.push(Device {
+                    gpu: index,
+                    slot: slots.map(|_| slot),
+                    usable: open(at),
+                    ..Device::by_uuid(Uuid::parse(&text).unwrap())
+                });
+            }
+        }
+        inventory
+    }
+
+    #[test]
+    fn what_a_job_was_given_is_certain_or_not_said() {
+        let whole = [None; 4];
+        let mig = [Some(2); 4];
+        let all = |_: usize| true;
+        #[rustfmt::skip]
+        let cases: &[(&str, &[Option<u32>], &dyn Fn(usize) -> bool, &[u32], Option<usize>, Option<&[usize]>)] = &[
+            ("numbers and count agree", &whole, &all, &[2, 3], Some(2), Some(&[2, 3])),
+            ("numbers without a count", &whole, &all, &[1], None, Some(&[1])),
+            ("more numbers than GPUs given", &whole, &all, &[1, 2], Some(1), None),
+            ("a number that is no GPU", &whole, &all, &[3, 4], Some(2), None),
+            ("all GPUs", &whole, &all, &[], Some(4), Some(&[0, 1, 2, 3])),
+            ("some GPUs, and no word which", &whole, &all, &[], Some(2), None),
+            ("the cgroup leaves two of two", &whole, &|at| at > 1, &[0, 1], Some(2), Some(&[2, 3])),
+            ("a task has fewer than its job", &whole, &|at| at == 3, &[0], Some(4), Some(&[3])),
+            ("a container of three, a job of two", &whole, &|at| at > 0, &[1, 2], Some(2), Some(&[1, 2])),
+            ("the same, and a number outside", &whole, &|at| at > 0, &[0, 1], Some(2), None),
+            ("the cgroup alone", &whole, &|at| at == 1, &[], None, Some(&[1])),
+            ("numbers of MIG gres", &mig, &all, &[2, 3], Some(2), None),
+            ("numbers of MIG gres, without a count", &mig, &all, &[2, 3], None, None),
+            ("all GPUs or half of the MIG devices", &mig, &all, &[0, 1, 2, 3], Some(4), None),
+            ("all MIG devices", &mig, &all, &[], Some(8), Some(&[0, 1, 2, 3, 4, 5, 6, 7])),
+            ("MIG devices that the cgroup leaves", &mig, &|at| at == 2 || at == 5, &[2, 5], Some(2), Some(&[2, 5])),
+            ("a cut GPU counts as one", &mig, &|at| at < 2, &[0], Some(1), Some(&[0, 1])),
+            ("nothing can be opened", &whole, &|_| false, &[0], Some(1), None),
+        ];
+        for (what, gpus, open, numbers, count, expected) in cases {
+            let inventory = node(gpus, open);
+            let said = BatchGpus {
+                numbers: numbers.to_vec(),
+                count: *count,
+                listed: !numbers.is_empty(),
+            };
+            let of = |places: &[usize]| -> Vec<Uuid> {
+                let named = places.iter().map(|at| inventory.devices[*at].uuid.clone());
+                named.collect()
+            };
+            assert_eq!(granted(&said, &inventory), expected.map(of), "{what}");
+        }
+    }
+}
