@@ -51,7 +51,7 @@ mount -t tmpfs -o mode=755 none /dev/shm
 mount -t tmpfs -o mode=755 none /run
 mkdir /run/getgpu
 mkfifo "$ready"
-unshare --user sh -c "read -r _ <\"\$ready\" && exec sh -c \"\$inside\"" <&3 &
+unshare --user sh -c "read -r _ <\"\$ready\" && exec sh -c \"\$inside\"" <&3 3<&- &
 until [ "$(readlink "/proc/$!/ns/user")" != "$(readlink /proc/self/ns/user)" ]; do :; done
 cat /proc/self/uid_map >"/proc/$!/uid_map"
 cat /proc/self/gid_map >"/proc/$!/gid_map"

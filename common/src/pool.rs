@@ -21,6 +21,8 @@ pub struct Filter {
     pub excluded: List,
     /// The devices of the grant; none: no grant.
     pub grant: Option<Vec<Uuid>>,
+    /// What a person can do where the grant leaves too little, as a hint.
+    pub grant_remedy: &'static str,
     /// MIG profiles; empty: any.
     pub profiles: Vec<String>,
     /// The least memory, in bytes, of a device or of the share of it.

@@ -29,9 +29,11 @@ pub fn warn_of_unrelated(call: &Invocation<'_>, device: &Uuid) {
     call.diag.warn(&format!(
         "{device}: also used by {user} (pid {pid}, {program}), which this call is not related to"
     ));
-    call.diag.hint(
-        "CUDA_VISIBLE_DEVICES names it, perhaps since a server passes it on: --ignore-grant chooses among all devices",
-    );
+    call.diag.hint(if call.environment.batch_job {
+        "the batch system set CUDA_VISIBLE_DEVICES for this job: does a program of another job use its devices?"
+    } else {
+        "CUDA_VISIBLE_DEVICES names it, perhaps since a server passes it on: --ignore-grant chooses among all devices"
+    });
 }
 
 /// The programs that lease the device, and those that NVML shows there.

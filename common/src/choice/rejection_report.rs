@@ -9,7 +9,6 @@ use crate::inventory::{Activity, Device, Inventory, Usage};
 use crate::lock::{OfdLock, Side, Span, holders};
 use crate::pool::{Filter, Outside};
 use crate::procfs::{self, namespaces};
-use crate::request;
 
 /// What can be had of one device.
 #[derive(Debug)]
@@ -189,7 +188,7 @@ pub fn pool<'i>(
         .place("count")
         .map_or_else(String::new, |place| format!(" ({place})"));
     let (there_by, hint) = match filter.grant {
-        Some(_) => (" within CUDA_VISIBLE_DEVICES", request::WITHOUT_GRANT),
+        Some(_) => (" within CUDA_VISIBLE_DEVICES", filter.grant_remedy),
         None => ("", "getgpu --list shows what there is"),
     };
     Err(Failure::new(

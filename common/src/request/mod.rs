@@ -74,8 +74,18 @@ impl Request {
         let request = Self::listed(settings, environment, ignore_grant)?;
         let is_said = !ignore_grant && environment.visible.is_some();
         if request.grant.visible == Visible::Nothing && !is_said {
-            return Err(Failure::new(Kind::NoUsableGpu, "this job was given no GPU")
-                .hint("ask the batch system for one, for example: srun --gres=gpu:1"));
+            return Err(
+                if environment.allocation_shell && environment.nodes_listed {
+                    Failure::new(
+                        Kind::NoUsableGpu,
+                        "this shell of an allocation has no GPUs: the job's tasks have them",
+                    )
+                    .hint("start the program as a task: srun cudawrap -- ./app")
+                } else {
+                    Failure::new(Kind::NoUsableGpu, "this job was given no GPU")
+                        .hint("ask the batch system for one, for example: srun --gres=gpu:1")
+                },
+            );
         }
         Ok(request)
     }
@@ -98,7 +108,10 @@ impl Request {
             allowed::allowed(settings)?
         };
         Ok(Self {
-            filter: filter(settings, allowed),
+            filter: Filter {
+                grant_remedy: grant.remedy(WITHOUT_GRANT),
+                ..filter(settings, allowed)
+            },
             count: settings.count as usize,
             policy: settings.policy,
             cover: None,
@@ -311,6 +324,7 @@ fn filter(settings: &Settings, allowed: Option<List>) -> Filter {
         allowed,
         excluded: allowed::excluded(settings),
         grant: None,
+        grant_remedy: WITHOUT_GRANT,
         profiles: settings.profile.clone(),
         min_memory: settings.min_memory,
         share: settings.share,

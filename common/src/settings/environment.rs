@@ -27,8 +27,11 @@ pub struct Environment {
     pub batch_job: bool,
     /// The GPUs that the batch system says this job has.
     pub batch_gpus: Option<BatchGpus>,
-    /// In a Slurm allocation but not in one of its tasks.
+    /// In a Slurm allocation but not in one of its tasks: the shell of salloc(1), or a
+    /// batch system's hook.
     pub allocation_shell: bool,
+    /// Slurm lists the nodes of the allocation, as it does for salloc's shell.
+    pub nodes_listed: bool,
 }
 
 impl Environment {
@@ -103,7 +106,8 @@ impl Environment {
             visible: get("CUDA_VISIBLE_DEVICES"),
             batch_job: batch_job || batch_gpus.as_ref().is_some_and(|gpus| gpus.listed),
             batch_gpus,
-            allocation_shell: get("SLURM_JOB_ID").is_some() && get("SLURM_PROCID").is_none(),
+            allocation_shell: get("SLURM_PROCID").is_none(),
+            nodes_listed: get("SLURM_JOB_NODELIST").is_some(),
         }
     }
 }

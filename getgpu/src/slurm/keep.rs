@@ -6,9 +6,10 @@ use getgpu_common::error::{Failure, Kind};
 use getgpu_common::ident::Uuid;
 use getgpu_common::inventory::Detail;
 use getgpu_common::job::Job;
-use getgpu_common::lock::ownership_proof;
+use getgpu_common::lock::{Span, occupancy, ownership_proof};
 use getgpu_common::request::grant::Grant;
 use getgpu_common::settings::{Environment, SlurmTaken};
+use getgpu_common::visible::Visible;
 
 use super::task_prolog::{Denied, Task, show};
 use super::tell::{self, Who};
@@ -17,8 +18,9 @@ use crate::invocation::node;
 use crate::options::Format;
 
 impl Task<'_> {
-    /// Reserves the grant. If another user has a device of it the task sees none, unless
-    /// the site wants it to run.
+    /// Reserves the grant. If somebody else has a device of it the task sees none, unless
+    /// the site wants it to run; if that is not known, since NVML or the settings fail, it
+    /// keeps what Slurm has given.
     pub fn keep(&self) -> Result<(), Denied> {
         let named = variable("CUDA_VISIBLE_DEVICES");
         let granted = match &self.context.wrong {
@@ -31,9 +33,15 @@ impl Task<'_> {
             (None, Err(failure)) => return Err(Denied::new(Who::First, failure.clone())),
         };
         let reserved = granted.and_then(|devices| self.reserve_all(&devices));
-        let Err(failure) = reserved else {
+        let Err(mut failure) = reserved else {
             return show(&lines);
         };
+        if failure.kind != Kind::NoneFree
+            && let Some(device) = held_by_others(self.context)
+        {
+            failure.kind = Kind::NoneFree;
+            failure.message = format!("{device} is in use, and {}", failure.message);
+        }
         let hides = self.context.loaded.settings.slurm.taken == SlurmTaken::Hide;
         if self.strict() || (failure.kind == Kind::NoneFree && hides) {
             return Err(Denied::new(Who::First, failure));
@@ -78,6 +86,17 @@ fn granted(context: &Context) -> Result<Vec<Uuid>, Failure> {
     let mut grant = Grant::read(settings, &context.environment, false);
     let devices = node(settings).ask(|node| grant.resolve(node, Detail::Place))?;
     Ok(devices.unwrap_or_default())
+}
+
+/// The first device of the grant that the lock says is another job's, where the settings or
+/// NVML have failed: the devices that the variable names by UUID need neither, and settings
+/// that nobody understands still let NVML name the others.
+fn held_by_others(context: &Context) -> Option<Uuid> {
+    let by_uuid = Visible::parse(context.environment.visible.as_deref()).full_uuids();
+    let devices = by_uuid.or_else(|| granted(context).ok())?;
+    let probe = context.lock_file().ok()?.open().ok()?;
+    let held = |device: &Uuid| matches!(occupancy::seen(&probe, Span::of(device)), Ok(Some(_)));
+    without_own(context, &devices).into_iter().find(held)
 }
 
 /// Those that no other step of this job has reserved.

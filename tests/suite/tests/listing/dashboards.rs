@@ -176,6 +176,12 @@ fn systemd_takes_the_service_of_the_monitor() {
     let unit = sandbox.file("work/getgpu-monitor.service", &unit, 0o644);
     let verify = sandbox.words("systemd-analyze verify --man=no");
     let verified = verify.args([unit]).run();
+    if verified
+        .stderr
+        .contains("directory '/run/systemd/': Permission denied")
+    {
+        return skip::say("systemd-analyze needs /run/systemd, which this user cannot make");
+    }
     let said = &verified.exits(0).stderr;
     assert!(!said.contains("getgpu-monitor"), "{said}");
 }

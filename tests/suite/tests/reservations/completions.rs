@@ -15,7 +15,7 @@ fn zsh_completes_options() {
     let _shell = terminal.all_streams(shell).spawn();
     let completions = Path::new(env!("CARGO_MANIFEST_DIR")).join("../../completions/zsh");
     let load = format!(
-        "fpath=({} $fpath); autoload -U compinit; compinit -D -u; echo loaded=$?\n",
+        "fpath=('{}' $fpath); autoload -U compinit; compinit -D -u; echo loaded=$?\n",
         completions.display()
     );
     terminal.type_keys(load.as_bytes());

@@ -142,6 +142,14 @@ fn a_batch_job_has_its_grant_or_what_the_site_says() {
     let uuids = sandbox.uuids();
     let first = &uuids[0];
     sandbox.set_settings(&format!("allowed = ['{first}']\nwithout_grant = 'none'"));
+    let salloc = "SLURM_JOB_ID=7 SLURM_JOB_NODELIST=n1 getgpu --no-reserve";
+    let said = sandbox.words(salloc).run();
+    said.refuses(3, "this shell of an allocation has no GPUs");
+    said.mentions("hint: start the program as a task: srun cudawrap -- ./app");
+    let two = format!("SLURM_JOB_ID=7 CUDA_VISIBLE_DEVICES={first} getgpu -n 2");
+    let said = sandbox.words(&two).run();
+    said.refuses(3, "2 devices wanted: only 1 such device exists here within");
+    said.mentions("hint: the batch system set CUDA_VISIBLE_DEVICES for this job: ask it for");
     for job in ["SLURM_JOB_ID", "PBS_JOBID", "LSB_JOBID"] {
         let ask = |option: &str| sandbox.getgpu([option]).env(job, "7");
         ask("--no-reserve")

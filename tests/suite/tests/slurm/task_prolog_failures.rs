@@ -25,7 +25,7 @@ fn a_task_that_missed_its_device_sees_none_and_tells_the_user() {
             .mentions("getgpu task-prolog: not started: ")
             .mentions(why);
     };
-    // What the only task was granted stays, whatever happens.
+    // What the only task was granted stays, unless somebody else has it.
     let kept = |sandbox: &Sandbox, why: &str| {
         let said = told(sandbox, &one);
         said.exits(0)
@@ -45,6 +45,19 @@ fn a_task_that_missed_its_device_sees_none_and_tells_the_user() {
     hidden(&told(&sandbox, &two), "nonsense");
     kept(&sandbox, "nonsense");
     sandbox.set_settings("");
+    let stranger = sandbox.leased().visible(&sandbox.uuids()[1]).spawn();
+    sandbox.until_running(1);
+    sandbox.set_settings("nonsense = 1");
+    hidden(&beside(&sandbox, &one, ""), " is in use, and ");
+    sandbox.set_settings("");
+    let by_uuid = one.replace("DEVICES=1", &format!("DEVICES={}", sandbox.uuids()[1]));
+    sandbox.faults("[[rule]]\nfunction = '*'\ndoes = 'hang'");
+    let said = beside(&sandbox, &by_uuid, "timeout = 1");
+    hidden(&said, " is in use, and NVML did not answer");
+    sandbox.faults("");
+    drop(stranger);
+    sandbox.kill_programs();
+    wait::until("it is free", || sandbox.running() == 0);
     for (asked, why) in [("--share=many", "many"), ("--help", ""), ("--version", "")] {
         let none = format!("GETGPU_SLURM={asked}: with these options getgpu chooses no device");
         let why = if why.is_empty() { &none } else { why };
