@@ -59,7 +59,14 @@ fn by_uuid(call: &Call<'_>, request: &Request) -> Option<Device> {
     let share = call.settings.share;
     let sized = share.is_some_and(|share| share.needs_memory() || call.settings.mps);
     let uuid = request.grant.visible.single_uuid();
-    let uuid = uuid.filter(|_| request.count == 1 && !sized);
+    // A batch system that binds tasks names one device to all of them: only NVML tells
+    // which of them this task may open.
+    let has_siblings = call
+        .rank
+        .and_then(|rank| rank.size)
+        .is_some_and(|size| size > 1);
+    let is_bound = call.environment.batch_job && has_siblings;
+    let uuid = uuid.filter(|_| request.count == 1 && !sized && !is_bound);
     uuid.cloned().map(Device::by_uuid)
 }
 
@@ -95,6 +102,7 @@ pub fn free(call: &Call<'_>, mut request: Request) -> Result<Choice, Failure> {
         None => {
             let inventory = node.known().unwrap_or_default();
             let devices = granted(&request, &inventory);
+            check_open(call, &devices)?;
             check_together(&devices, &inventory)?;
             return Ok(Choice::Only(devices, request));
         }
@@ -111,6 +119,24 @@ pub fn free(call: &Call<'_>, mut request: Request) -> Result<Choice, Failure> {
     Ok(Choice::Free(claimed, request))
 }
 
+/// Whether a task may open the devices that a batch system has named to it. Others are
+/// refused by CUDA itself.
+fn check_open(call: &Call<'_>, devices: &[Device]) -> Result<(), Failure> {
+    let closed = devices.iter().find(|device| !device.usable);
+    match closed.filter(|_| call.environment.batch_job) {
+        None => Ok(()),
+        Some(device) => {
+            let text = format!(
+                "{}: this process may not open its device nodes",
+                device.uuid
+            );
+            Err(Failure::new(Kind::NoUsableGpu, text).hint(
+                "the batch system named it to this task and gave it another one: with Slurm, try --gpu-bind=none",
+            ))
+        }
+    }
+}
+
 /// The devices of the grant.
 fn granted(request: &Request, inventory: &Inventory) -> Vec<Device> {
     let grant = request.filter.grant.as_deref().unwrap_or_default();
@@ -123,6 +149,7 @@ fn granted(request: &Request, inventory: &Inventory) -> Vec<Device> {
 /// with the CPUs near them.
 fn place(call: &Call<'_>, node: &mut Node<'_>, request: &mut Request) -> Result<(), Failure> {
     request.resolve_grant(node)?;
+    request.grant.tell_correction(call.diag);
     let ranked = apply_rank::needs_inventory(call);
     if call.settings.bind {
         let inventory = node.note_cpus(request.detail(), |device: &Device| {
@@ -146,6 +173,7 @@ fn place(call: &Call<'_>, node: &mut Node<'_>, request: &mut Request) -> Result<
 fn resolve(call: &Call<'_>, mut request: Request) -> Option<Device> {
     let named = helper::node(call.settings).ask(|node| {
         request.resolve_grant(node)?;
+        request.grant.tell_correction(call.diag);
         let grant = request.filter.grant.clone().unwrap_or_default();
         let inventory = if call.settings.bind {
             node.note_cpus(request.detail(), |device| grant.contains(&device.uuid))?

@@ -26,6 +26,7 @@ pub fn choose(
     request: &mut Request,
 ) -> Result<Chosen, Failure> {
     request.resolve_grant(node)?;
+    request.grant.tell_correction(call.diag);
     let options = call.options;
     if let Action::Print(Some(index)) = options.action {
         return indexed(call, node, request, index);

@@ -1,6 +1,6 @@
-//! Which devices a batch system has given to a job that has GPUs and no
-//! CUDA_VISIBLE_DEVICES. What batch systems tell is a count, and numbers that count whatever
-//! the site calls a GPU; both are used only where they can mean one thing. Pure.
+//! Which devices a batch system has given to a job, where CUDA_VISIBLE_DEVICES does not say
+//! so or says what cannot be. What batch systems tell is a count, and numbers that count
+//! whatever the site calls a GPU; both are used only where they can mean one thing. Pure.
 
 use std::collections::BTreeSet;
 
@@ -33,6 +33,16 @@ pub fn granted(gpus: &BatchGpus, inventory: &Inventory) -> Option<Vec<Uuid>> {
         return Some(open.into_iter().map(|device| device.uuid.clone()).collect());
     }
     numbered(gpus, inventory)
+}
+
+/// What a task was given whose variable names devices that its cgroup closes: those that
+/// its cgroup leaves, if they are exactly as many. Slurm names the first device of the job
+/// to all its tasks where it binds them (`--gpus-per-task=1` with AutoDetect=nvml).
+pub fn open_instead(named: &[Device], inventory: &Inventory) -> Option<Vec<Uuid>> {
+    let open = inventory.devices.iter().filter(|device| device.usable);
+    let open: Vec<Uuid> = open.map(|device| device.uuid.clone()).collect();
+    let is_closed = !named.is_empty() && named.iter().all(|device| !device.usable);
+    (is_closed && open.len() == named.len()).then_some(open)
 }
 
 /// The GPUs that the numbers name: on a node without MIG devices, where each number is one
@@ -125,6 +135,24 @@ mod tests {
                 named.collect()
             };
             assert_eq!(granted(&said, &inventory), expected.map(of), "{what}");
+        }
+    }
+
+    #[test]
+    fn a_task_has_what_its_cgroup_leaves_if_its_variable_names_what_it_closes() {
+        #[rustfmt::skip]
+        let cases: &[(&[usize], &[usize], Option<&[usize]>)] = &[
+            (&[0], &[3], Some(&[3])), (&[0, 1], &[2, 3], Some(&[2, 3])),
+            (&[0], &[0], None), (&[0, 1], &[1, 2], None),
+            (&[0], &[2, 3], None), (&[0, 1], &[3], None), (&[0], &[], None), (&[], &[], None),
+        ];
+        for (named, open, expected) in cases {
+            let inventory = node(&[Some(2); 2], &|at| open.contains(&at));
+            let of = |at: &usize| inventory.devices[*at].clone();
+            let named: Vec<Device> = named.iter().map(of).collect();
+            let uuids = |places: &[usize]| places.iter().map(|at| of(at).uuid).collect();
+            let expected = expected.map(uuids);
+            assert_eq!(open_instead(&named, &inventory), expected, "{open:?}");
         }
     }
 }

@@ -4,6 +4,7 @@
 
 use super::batch_grant;
 use crate::batch::BatchGpus;
+use crate::diag::Diag;
 use crate::error::{Failure, Kind};
 use crate::ident::{Selector, Uuid};
 use crate::inventory::{Detail, Inventory};
@@ -25,8 +26,10 @@ pub struct Grant {
     /// What the batch system says of this job's GPUs, where CUDA_VISIBLE_DEVICES says
     /// nothing.
     batch_gpus: Option<BatchGpus>,
-    /// The grant was found so: the variable itself is not set.
+    /// The grant was found so: the variable itself is not set, or names other devices.
     is_unnamed: bool,
+    /// A line about a variable that named other devices.
+    correction: Option<String>,
     /// Inside a batch job unsetting CUDA_VISIBLE_DEVICES is no remedy.
     batch_job: bool,
 }
@@ -52,6 +55,7 @@ impl Grant {
             visible,
             batch_gpus,
             is_unnamed: false,
+            correction: None,
             batch_job: environment.batch_job,
         }
     }
@@ -96,18 +100,39 @@ impl Grant {
     pub fn shown(&mut self, inventory: &Inventory) -> Option<Vec<Uuid>> {
         if let (Visible::Unset, Some(gpus)) = (&self.visible, self.batch_gpus.take()) {
             let granted = batch_grant::granted(&gpus, inventory).unwrap_or_default();
-            self.value = Uuid::join(&granted);
-            self.visible = Visible::Entries(granted.iter().cloned().map(Selector::Full).collect());
-            self.is_unnamed = true;
-            return Some(granted);
+            return Some(self.name_instead(granted));
         }
         match &self.visible {
             Visible::Unset => None,
             Visible::Nothing => Some(Vec::new()),
             Visible::Entries(entries) => {
-                let named = visible::resolve(entries, inventory).into_iter();
-                Some(named.map(|device| device.uuid).collect())
+                let named = visible::resolve(entries, inventory);
+                let instead = batch_grant::open_instead(&named, inventory);
+                if let Some(open) = instead.filter(|_| self.batch_job) {
+                    self.correction = Some(format!(
+                        "CUDA_VISIBLE_DEVICES={}: this task may not open that; it was given {}",
+                        self.value,
+                        Uuid::join(&open)
+                    ));
+                    return Some(self.name_instead(open));
+                }
+                Some(named.into_iter().map(|device| device.uuid).collect())
             }
+        }
+    }
+
+    /// From now on the grant is as if CUDA_VISIBLE_DEVICES named these devices.
+    fn name_instead(&mut self, devices: Vec<Uuid>) -> Vec<Uuid> {
+        self.value = Uuid::join(&devices);
+        self.visible = Visible::Entries(devices.iter().cloned().map(Selector::Full).collect());
+        self.is_unnamed = true;
+        devices
+    }
+
+    /// Says once that the variable named what the job was not given.
+    pub fn tell_correction(&mut self, diag: &Diag) {
+        if let Some(line) = self.correction.take() {
+            diag.warn(&line);
         }
     }
 

@@ -27,12 +27,17 @@ impl Task<'_> {
             Some(wrong) => Err(wrong.clone()),
             None => granted(self.context),
         };
-        let lines = match (&named, &granted) {
-            (Some(_), _) => String::new(),
-            (None, Ok(devices)) => format!("export CUDA_VISIBLE_DEVICES={}\n", Uuid::join(devices)),
-            (None, Err(failure)) => return Err(Denied::new(Who::First, failure.clone())),
+        let lines = match &granted {
+            Ok(granted) if !granted.is_named => {
+                let devices = Uuid::join(&granted.devices);
+                format!("export CUDA_VISIBLE_DEVICES={devices}\n")
+            }
+            Err(failure) if named.is_none() => {
+                return Err(Denied::new(Who::First, failure.clone()));
+            }
+            Ok(_) | Err(_) => String::new(),
         };
-        let reserved = granted.and_then(|devices| self.reserve_all(&devices));
+        let reserved = granted.and_then(|granted| self.reserve_all(&granted.devices));
         let Err(mut failure) = reserved else {
             return show(&lines);
         };
@@ -80,12 +85,21 @@ impl Task<'_> {
     }
 }
 
-/// The devices of the grant.
-fn granted(context: &Context) -> Result<Vec<Uuid>, Failure> {
+/// The devices of a task's grant.
+struct TaskGrant {
+    devices: Vec<Uuid>,
+    /// CUDA_VISIBLE_DEVICES names them already.
+    is_named: bool,
+}
+
+fn granted(context: &Context) -> Result<TaskGrant, Failure> {
     let settings = &context.loaded.settings;
     let mut grant = Grant::read(settings, &context.environment, false);
     let devices = node(settings).ask(|node| grant.resolve(node, Detail::Place))?;
-    Ok(devices.unwrap_or_default())
+    Ok(TaskGrant {
+        devices: devices.unwrap_or_default(),
+        is_named: grant.is_named_by_variable(),
+    })
 }
 
 /// The first device of the grant that the lock says is another job's, where the settings or
@@ -93,7 +107,7 @@ fn granted(context: &Context) -> Result<Vec<Uuid>, Failure> {
 /// that nobody understands still let NVML name the others.
 fn held_by_others(context: &Context) -> Option<Uuid> {
     let by_uuid = Visible::parse(context.environment.visible.as_deref()).full_uuids();
-    let devices = by_uuid.or_else(|| granted(context).ok())?;
+    let devices = by_uuid.or_else(|| Some(granted(context).ok()?.devices))?;
     let probe = context.lock_file().ok()?.open().ok()?;
     let held = |device: &Uuid| matches!(occupancy::seen(&probe, Span::of(device)), Ok(Some(_)));
     without_own(context, &devices).into_iter().find(held)

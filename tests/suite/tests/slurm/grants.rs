@@ -1,7 +1,9 @@
 //! The grant of a job's only task: all its devices are the task's, whether Slurm names
 //! them in CUDA_VISIBLE_DEVICES or not, and none of them is another user's.
 
+use getgpu_tests::OTHER;
 use harness::Signal;
+use harness::skip::{self, Need};
 
 use crate::task_prolog_call::{STEP, beside, called, gpus4, hidden, script, told};
 
@@ -60,4 +62,47 @@ fn what_other_steps_of_the_job_have_is_not_somebody_elses() {
     ask("SLURM_JOB_ID=7 SLURM_STEP_ID=1").answers("");
     hidden(&ask("SLURM_JOB_ID=8 SLURM_STEP_ID=0"), "1 of 2 in use");
     first.signal(Signal::SIGKILL);
+}
+
+/// Slurm binds each task to a device of its own and names the first one to all of them
+/// (`--gpus-per-task=1` with AutoDetect=nvml and ConstrainDevices=yes). What a task may open
+/// is here a matter of modes.
+#[test]
+fn a_task_has_the_device_that_it_may_open_whatever_its_variable_names() {
+    if skip::lacks(&[Need::Mounts]) {
+        return;
+    }
+    let Some(sandbox) = gpus4() else { return };
+    let uuids = sandbox.uuids();
+    let nodes = "mount -t tmpfs -o mode=755 none /dev && mknod -m 666 /dev/null c 1 3 && \
+        for n in 0 1 2 3; do mknod -m 600 /dev/nvidia$n c 195 $n; done";
+    let task = |open: &str, named: &str, tasks: usize, words: &str| {
+        let user = format!("setpriv --reuid={OTHER} --regid={OTHER} --clear-groups");
+        let slurm = format!(
+            "SLURM_JOB_ID=7 SLURM_STEP_ID=0 SLURM_LOCALID=1 SLURM_PROCID=1 \
+             SLURM_STEP_TASKS_PER_NODE={tasks}"
+        );
+        let script = format!(
+            "{nodes} && (cd /dev && chmod 666 {open}) && \
+             exec {user} env {slurm} CUDA_VISIBLE_DEVICES={named} {words}"
+        );
+        sandbox.apart(&script).run()
+    };
+    let print = "cudawrap -- printenv CUDA_VISIBLE_DEVICES";
+    let first = &uuids[0];
+    let said = task("nvidia3", first, 4, print);
+    said.exits(0).prints(&format!("{}\n", uuids[3]));
+    let line = format!(
+        "cudawrap: CUDA_VISIBLE_DEVICES={first}: this task may not open that; it was given {}",
+        uuids[3]
+    );
+    said.says(&[&line]);
+    // Its own one, and one of several: nothing is certain there.
+    task("nvidia0", first, 4, print).answers(&format!("{first}\n"));
+    let two = task("nvidia2 nvidia3", first, 4, print);
+    two.refuses(125, "this process may not open its device nodes");
+    // The TaskProlog gives it to the only task.
+    let hook = task("nvidia3", first, 1, &format!("dash {}", script()));
+    let line = format!("export CUDA_VISIBLE_DEVICES={}\n", uuids[3]);
+    hook.exits(0).prints(&line);
 }
