@@ -2,34 +2,38 @@
 //! may read the directory can hold this lock, so it is waited for a limited time.
 
 use std::fs::File;
+use std::io::ErrorKind;
 use std::time::{Duration, Instant};
 
+use fs4::{FileExt, TryLockError};
 use getgpu_common::error::{Failure, Kind, reason};
-use rustix::fs::{FlockOperation, flock};
-use rustix::io::Errno;
 
 /// How long the lock is waited for.
 pub const PATIENCE: Duration = Duration::from_secs(10);
 const PAUSE: Duration = Duration::from_millis(20);
 
-/// Locks the open directory until it is closed. `force` continues where the file system
-/// has no locks at all.
+/// Locks the open directory, or file, until it is closed (flock(2)). `force` continues where
+/// the file system has no locks at all.
+///
+/// # Errors
+///
+/// Another process holds the lock for all of `patience`, or the file system has no locks.
 pub fn lock(dir: &File, patience: Duration, force: bool) -> Result<(), Failure> {
     let until = Instant::now() + patience;
     loop {
-        match flock(dir, FlockOperation::NonBlockingLockExclusive) {
+        match FileExt::try_lock(dir) {
             Ok(()) => return Ok(()),
-            Err(Errno::INTR) => {}
-            Err(Errno::WOULDBLOCK) if Instant::now() < until => std::thread::sleep(PAUSE),
-            Err(Errno::WOULDBLOCK) => {
+            Err(TryLockError::Error(error)) if error.kind() == ErrorKind::Interrupted => {}
+            Err(TryLockError::WouldBlock) if Instant::now() < until => std::thread::sleep(PAUSE),
+            Err(TryLockError::WouldBlock) => {
                 let seconds = patience.as_secs_f32();
                 let message = format!("another process has locked its directory for {seconds} s");
                 return Err(Failure::new(Kind::Refused, message)
                     .hint("wait until that process exits, or end it (lslocks shows it)"));
             }
             Err(_) if force => return Ok(()),
-            Err(errno) => {
-                let message = format!("its directory cannot be locked: {}", reason(&errno.into()));
+            Err(TryLockError::Error(error)) => {
+                let message = format!("its directory cannot be locked: {}", reason(&error));
                 return Err(Failure::new(Kind::Refused, message)
                     .hint("--force skips the lock; make sure nobody else is wrapping here"));
             }

@@ -223,7 +223,7 @@ fn a_tool_that_hangs_does_not_hang_us() {
 fn a_locked_directory_is_waited_for_10_seconds() {
     let sandbox = Sandbox::with_program();
     let lock = std::fs::File::open(sandbox.path("app")).unwrap();
-    rustix::fs::flock(&lock, rustix::fs::FlockOperation::LockExclusive).unwrap();
+    fs4::FileExt::lock(&lock).unwrap();
     let begin = Instant::now();
     sandbox.refused(&["x"], "another process has locked its directory");
     assert!(begin.elapsed().as_secs() >= 10);
@@ -238,7 +238,7 @@ fn a_locked_note_delays_and_fails_nothing() {
     sandbox.script("app/y", "two");
     sandbox.ok(&["y"]);
     let lock = std::fs::File::open(sandbox.path("state/getgpu/.wrapped.lock")).unwrap();
-    rustix::fs::flock(&lock, rustix::fs::FlockOperation::LockExclusive).unwrap();
+    fs4::FileExt::lock(&lock).unwrap();
     sandbox.ok(&["x"]).mentions("cannot record");
     assert_eq!(sandbox.output_of("app/x"), "one a b");
 }

@@ -8,10 +8,10 @@ use std::os::unix::fs::{MetadataExt, OpenOptionsExt};
 use std::path::{Path, PathBuf};
 use std::time::{Duration, SystemTime, UNIX_EPOCH};
 
+use fs4::FileExt;
 use getgpu_common::error::Kind;
 use getgpu_common::job::number_in_name;
 use getgpu_common::quantity::unix_seconds;
-use nix::fcntl::{Flock, FlockArg};
 
 /// Why a job got no part, for its user.
 const REASONS: [(Kind, &str); 9] = [
@@ -29,7 +29,7 @@ const REASONS: [(Kind, &str); 9] = [
 /// The mark of a job while its prolog runs.
 pub struct Mark {
     path: PathBuf,
-    file: Flock<File>,
+    file: File,
 }
 
 impl Mark {
@@ -45,7 +45,7 @@ impl Mark {
                 .mode(0o644)
                 .custom_flags(libc::O_NOFOLLOW)
                 .open(&path)?;
-            let file = lock(file, FlockArg::LockExclusive)?;
+            FileExt::lock(&file)?;
             let mark = Self {
                 path: path.clone(),
                 file,
@@ -76,10 +76,6 @@ impl Mark {
     pub fn remove(self) {
         let _ = std::fs::remove_file(&self.path);
     }
-}
-
-fn lock(file: File, how: FlockArg) -> io::Result<Flock<File>> {
-    Flock::lock(file, how).map_err(|(_, errno)| errno.into())
 }
 
 fn path(marks: &Path, job: &str) -> PathBuf {
@@ -123,7 +119,7 @@ pub fn clear_old(marks: &Path, job: &str, old: Duration) {
     else {
         return;
     };
-    if let Ok(file) = lock(file, FlockArg::LockExclusiveNonblock) {
+    if FileExt::try_lock(&file).is_ok() {
         let mark = Mark { path, file };
         if mark.is_in_place() && age(&mark.file).is_some_and(|age| age >= old) {
             mark.remove();
