@@ -4,4 +4,4 @@ set -euo pipefail
 log=$1
 [ -s "$log" ] || { echo "No test was skipped."; exit 0; }
 printf '%s tests or parts of tests were skipped on this machine (SKIPPED above names them), because:\n' "$(wc -l <"$log")"
-sed 's/^SKIPPED: [^ ]*: //' "$log" | sort | uniq -c | sort -rn
+sed -E 's/^SKIPPED: (a test|[^ ]*): //' "$log" | sort | uniq -c | sort -rn

@@ -78,9 +78,6 @@ impl Span {
         self.range(0x0040_0000, UNITS)
     }
 
-    // The bytes 0x0050_0000, 10, 20 and 30 belonged to earlier versions, which handed
-    // reservations on. Nothing may use them.
-
     /// Read-locked, beside its units of `reservation`, by a holder whose programs have
     /// exited: these units are free within the time that the site's `linger` sets.
     pub const fn lingering(self) -> Range {

@@ -5,7 +5,6 @@
 mod epilog;
 mod keep;
 pub mod mark;
-mod old_settings;
 mod part;
 mod prolog;
 mod task;
@@ -47,8 +46,6 @@ struct Context {
     loaded: Loaded,
     /// What is wrong with the file.
     wrong: Option<Failure>,
-    /// Settings that a file of an earlier version says, in the form of today.
-    moved: Vec<String>,
 }
 
 impl Context {
@@ -59,7 +56,6 @@ impl Context {
             Ok(loaded) => (loaded, None),
             Err(failure) => (Loaded::read_in_part(&environment), Some(failure)),
         };
-        let (moved, old) = old_settings::apply(&mut loaded);
         if loaded.settings.lock.is_none() || environment.lock.is_some() {
             loaded.settings.lock.clone_from(&environment.lock);
         }
@@ -68,8 +64,7 @@ impl Context {
         Self {
             environment,
             loaded,
-            wrong: wrong.or(old),
-            moved,
+            wrong,
         }
     }
 

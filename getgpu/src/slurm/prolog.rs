@@ -12,7 +12,7 @@ use getgpu_common::procfs::{self, Stat};
 use getgpu_common::sys;
 
 use super::mark::{self, Mark};
-use super::{Context, epilog, job_number, old_settings, part, tag, tell, variable};
+use super::{Context, epilog, job_number, part, tag, tell, variable};
 use crate::options::Format;
 
 /// Runs it; none: the status is 0.
@@ -23,11 +23,6 @@ pub fn run(context: &Context) -> Option<i32> {
             "nothing is reserved until it is corrected: {}",
             wrong.message
         );
-        tell::log("prolog", &text);
-    }
-    if !context.moved.is_empty() {
-        let lines = context.moved.join("; ");
-        let text = format!("{}: write into config.toml: {lines}", old_settings::PATH);
         tell::log("prolog", &text);
     }
     clear_old(context, &job);

@@ -11,7 +11,7 @@ use std::sync::atomic::{AtomicU16, Ordering};
 use std::time::Duration;
 
 use harness::skip::{self, Need};
-use harness::{Command, Running, Sandbox, mounts, wait};
+use harness::{Command, Running, Sandbox, wait};
 
 /// The most nodes that a cluster has.
 const NODES: u16 = 2;
@@ -221,19 +221,6 @@ pub fn with_settings(sandbox: &Sandbox, lines: &str) -> PathBuf {
     let number = NUMBER.fetch_add(1, Ordering::Relaxed);
     let name = format!("config-{number}.toml");
     sandbox.file(&name, &format!("{text}\n[slurm]\n{lines}\n"), 0o644)
-}
-
-/// Does `work` where the site's file for the hooks, `/etc/default/getgpu-slurm`, has this
-/// text: in a mount namespace of its own, since nothing in the environment may name that
-/// file. Root only.
-pub fn with_site_file<R: Send>(text: &str, work: impl FnOnce() -> R + Send) -> R {
-    mounts::apart(|| {
-        let (tmpfs, flags) = (Some("tmpfs"), nix::mount::MsFlags::empty());
-        nix::mount::mount(tmpfs, "/etc/default", tmpfs, flags, None::<&str>)
-            .expect("an own /etc/default");
-        fs::write("/etc/default/getgpu-slurm", text).expect("the site's file");
-        work()
-    })
 }
 
 /// Lines of a shell that set a sandbox's environment.

@@ -4,9 +4,8 @@
 use std::fs;
 use std::os::unix::fs::MetadataExt;
 
-use getgpu_tests::{listing, slurm};
-use harness::skip::Need;
-use harness::{Sandbox, wait};
+use getgpu_tests::listing;
+use harness::wait;
 
 use crate::hook_calls::{counts, epilog, hook, is_called, job, mig4, prolog, quiet, sleeper};
 use crate::task_prolog_call::{hidden, told};
@@ -92,26 +91,6 @@ fn a_prolog_waits_for_a_hung_driver_only_so_long() {
         &told(&sandbox, &step),
         "the NVIDIA driver of this node did not answer",
     );
-}
-
-/// The file of earlier versions is read as lines, and never executed.
-#[test]
-fn settings_of_an_earlier_version_count_and_are_shown_anew() {
-    let Some(sandbox) = Sandbox::given(&[Need::Root, Need::Mounts], "mig4", "") else {
-        return;
-    };
-    let text = "GETGPU_SLURM_SHARES='other=1 mine=1/2'\nexport GETGPU_SLURM_WAIT=\"0\" # s\ntouch work/executed\n. /no/such/file\n";
-    slurm::with_site_file(text, || {
-        let said = hook(&sandbox, "prolog", "", &job(0), "mine").wait();
-        let line = "/etc/default/getgpu-slurm: write into config.toml: slurm.shares = [\"other=1\",\"mine=1/2\"]; slurm.wait = \"0\"";
-        said.exits(0).prints("").mentions(line);
-        quiet(epilog(&sandbox, &job(0)));
-        // What config.toml says comes first.
-        hook(&sandbox, "prolog", "shares = ['mine=1/4']", &job(1), "mine").wait();
-    });
-    assert!(!sandbox.path("work/executed").exists());
-    let shares = sandbox.ask("--list --format csv").stdout;
-    assert!(shares.contains(",0.25,"), "{shares}");
 }
 
 #[test]
