@@ -68,9 +68,9 @@ mod tests {
     use super::*;
     use crate::inventory::Gpu;
 
-    /// A node of GPUs with so many MIG devices each, none for a whole GPU; `open` tells
-    /// which devices can be opened.
-    fn node(gpus: &[Option<u32>], open: &dyn Fn(usize) -> bool) -> Inventory {
+    /// A node of GPUs with so many MIG devices each, none for a whole GPU, of which those at
+    /// `open` can be opened.
+    fn node(gpus: &[Option<u32>], open: &[usize]) -> Inventory {
         let mut inventory = Inventory::default();
         for (index, slots) in (0..).zip(gpus) {
             inventory.gpus.push(Gpu {
@@ -89,7 +89,7 @@ mod tests {
                 inventory.devices.push(Device {
                     gpu: index,
                     slot: slots.map(|_| slot),
-                    usable: open(at),
+                    usable: open.contains(&at),
                     ..Device::by_uuid(Uuid::parse(&text).unwrap())
                 });
             }
@@ -97,61 +97,81 @@ mod tests {
         inventory
     }
 
+    /// The places of devices that a job is found to have.
+    fn found(
+        gpus: &[Option<u32>],
+        open: &[usize],
+        numbers: &[u32],
+        count: Option<usize>,
+    ) -> Option<Vec<usize>> {
+        let inventory = node(gpus, open);
+        let said = BatchGpus {
+            numbers: numbers.to_vec(),
+            count,
+            listed: !numbers.is_empty(),
+        };
+        let place = |uuid: &Uuid| {
+            let mut devices = inventory.devices.iter();
+            devices.position(|device| device.uuid == *uuid).unwrap()
+        };
+        Some(granted(&said, &inventory)?.iter().map(place).collect())
+    }
+
     #[test]
-    fn what_a_job_was_given_is_certain_or_not_said() {
+    #[rustfmt::skip]
+    fn whole_gpus_are_known_by_cgroup_or_count_or_numbers() {
         let whole = [None; 4];
-        let mig = [Some(2); 4];
-        let all = |_: usize| true;
-        #[rustfmt::skip]
-        let cases: &[(&str, &[Option<u32>], &dyn Fn(usize) -> bool, &[u32], Option<usize>, Option<&[usize]>)] = &[
-            ("numbers and count agree", &whole, &all, &[2, 3], Some(2), Some(&[2, 3])),
-            ("numbers without a count", &whole, &all, &[1], None, Some(&[1])),
-            ("more numbers than GPUs given", &whole, &all, &[1, 2], Some(1), None),
-            ("a number that is no GPU", &whole, &all, &[3, 4], Some(2), None),
-            ("all GPUs", &whole, &all, &[], Some(4), Some(&[0, 1, 2, 3])),
-            ("some GPUs, and no word which", &whole, &all, &[], Some(2), None),
-            ("the cgroup leaves two of two", &whole, &|at| at > 1, &[0, 1], Some(2), Some(&[2, 3])),
-            ("a task has fewer than its job", &whole, &|at| at == 3, &[0], Some(4), Some(&[3])),
-            ("a container of three, a job of two", &whole, &|at| at > 0, &[1, 2], Some(2), Some(&[1, 2])),
-            ("the same, and a number outside", &whole, &|at| at > 0, &[0, 1], Some(2), None),
-            ("the cgroup alone", &whole, &|at| at == 1, &[], None, Some(&[1])),
-            ("numbers of MIG gres", &mig, &all, &[2, 3], Some(2), None),
-            ("numbers of MIG gres, without a count", &mig, &all, &[2, 3], None, None),
-            ("all GPUs or half of the MIG devices", &mig, &all, &[0, 1, 2, 3], Some(4), None),
-            ("all MIG devices", &mig, &all, &[], Some(8), Some(&[0, 1, 2, 3, 4, 5, 6, 7])),
-            ("MIG devices that the cgroup leaves", &mig, &|at| at == 2 || at == 5, &[2, 5], Some(2), Some(&[2, 5])),
-            ("a cut GPU counts as one", &mig, &|at| at < 2, &[0], Some(1), Some(&[0, 1])),
-            ("nothing can be opened", &whole, &|_| false, &[0], Some(1), None),
-        ];
-        for (what, gpus, open, numbers, count, expected) in cases {
-            let inventory = node(gpus, open);
-            let said = BatchGpus {
-                numbers: numbers.to_vec(),
-                count: *count,
-                listed: !numbers.is_empty(),
-            };
-            let of = |places: &[usize]| -> Vec<Uuid> {
-                let named = places.iter().map(|at| inventory.devices[*at].uuid.clone());
-                named.collect()
-            };
-            assert_eq!(granted(&said, &inventory), expected.map(of), "{what}");
+        let all = [0, 1, 2, 3];
+        let some = |places: &[usize]| Some(places.to_vec());
+        for (what, open, numbers, count, expected) in [
+            ("numbers and count agree", &all[..], &[2, 3][..], Some(2), some(&[2, 3])),
+            ("numbers without a count", &all, &[1], None, some(&[1])),
+            ("more numbers than GPUs given", &all, &[1, 2], Some(1), None),
+            ("a number that is no GPU", &all, &[3, 4], Some(2), None),
+            ("all GPUs", &all, &[], Some(4), some(&all)),
+            ("some GPUs, and no word which", &all, &[], Some(2), None),
+            ("the cgroup leaves two of two", &[2, 3], &[0, 1], Some(2), some(&[2, 3])),
+            ("a task has fewer than its job", &[3], &[0], Some(4), some(&[3])),
+            ("a container of three, a job of two", &[1, 2, 3], &[1, 2], Some(2), some(&[1, 2])),
+            ("the same, and a number outside", &[1, 2, 3], &[0, 1], Some(2), None),
+            ("the cgroup alone", &[1], &[], None, some(&[1])),
+            ("nothing can be opened", &[], &[0], Some(1), None),
+        ] {
+            assert_eq!(found(&whole, open, numbers, count), expected, "{what}");
         }
     }
 
     #[test]
+    #[rustfmt::skip]
+    fn numbers_say_nothing_where_there_are_mig_devices() {
+        let mig = [Some(2); 4];
+        let all: Vec<usize> = (0..8).collect();
+        let some = |places: &[usize]| Some(places.to_vec());
+        for (what, open, numbers, count, expected) in [
+            ("numbers of gres", &all[..], &[2, 3][..], Some(2), None),
+            ("numbers of gres, without a count", &all, &[2, 3], None, None),
+            ("all GPUs or half of the devices", &all, &[0, 1, 2, 3], Some(4), None),
+            ("all devices", &all, &[], Some(8), some(&all)),
+            ("devices that the cgroup leaves", &[2, 5], &[2, 5], Some(2), some(&[2, 5])),
+            ("a cut GPU counts as one", &[0, 1], &[0], Some(1), some(&[0, 1])),
+        ] {
+            assert_eq!(found(&mig, open, numbers, count), expected, "{what}");
+        }
+    }
+
+    #[test]
+    #[rustfmt::skip]
     fn a_task_has_what_its_cgroup_leaves_if_its_variable_names_what_it_closes() {
-        #[rustfmt::skip]
-        let cases: &[(&[usize], &[usize], Option<&[usize]>)] = &[
-            (&[0], &[3], Some(&[3])), (&[0, 1], &[2, 3], Some(&[2, 3])),
-            (&[0], &[0], None), (&[0, 1], &[1, 2], None),
-            (&[0], &[2, 3], None), (&[0, 1], &[3], None), (&[0], &[], None), (&[], &[], None),
-        ];
-        for (named, open, expected) in cases {
-            let inventory = node(&[Some(2); 2], &|at| open.contains(&at));
+        let some = |places: &[usize]| Some(places.to_vec());
+        for (named, open, expected) in [
+            (&[0][..], &[3][..], some(&[3])), (&[0, 1], &[2, 3], some(&[2, 3])),
+            (&[0], &[0], None), (&[0, 1], &[1, 2], None), (&[0], &[2, 3], None),
+            (&[0, 1], &[3], None), (&[0], &[], None), (&[], &[], None),
+        ] {
+            let inventory = node(&[Some(2); 2], open);
             let of = |at: &usize| inventory.devices[*at].clone();
             let named: Vec<Device> = named.iter().map(of).collect();
-            let uuids = |places: &[usize]| places.iter().map(|at| of(at).uuid).collect();
-            let expected = expected.map(uuids);
+            let expected = expected.map(|places| places.iter().map(|at| of(at).uuid).collect());
             assert_eq!(open_instead(&named, &inventory), expected, "{open:?}");
         }
     }
