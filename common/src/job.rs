@@ -97,11 +97,6 @@ impl Job {
     }
 }
 
-/// The job of Slurm's in `slurm-4711`, the tag of its reservation and the name of its mark.
-pub fn number_in_name(name: &str) -> Option<&str> {
-    name.strip_prefix("slurm-").filter(|job| is_number(job))
-}
-
 fn is_number(text: &str) -> bool {
     !text.is_empty() && text.bytes().all(|b| b.is_ascii_digit())
 }

@@ -5,7 +5,7 @@ use std::time::Instant;
 
 use getgpu_common::diag::Diag;
 use getgpu_common::error::{Failure, Kind};
-use getgpu_common::lock::holder_args::LEASE_TAG;
+use getgpu_common::lock::holder_args::Role;
 use getgpu_common::node_lock::find_lock_file;
 use getgpu_common::request::Request;
 use getgpu_common::settings::{Environment, Loaded, Settings, Source};
@@ -91,7 +91,7 @@ fn request(
 /// The process that Python's `cudawrap.lease()` asks for.
 fn lease_of(options: &Options) -> Option<i32> {
     match options.keep {
-        Keep::Hold(pid) if options.tag.as_deref()?.starts_with(LEASE_TAG) => pid,
+        Keep::Hold(pid) if options.role == Role::Lease => pid,
         _ => None,
     }
 }

@@ -99,6 +99,7 @@ fn holder_args(
 ) -> HolderArgs {
     HolderArgs {
         devices: answer.uuids.clone(),
+        role: call.options.role,
         granted: named_before(call, answer),
         grant: answer.larger_grant.clone(),
         value: answer.value.clone(),

@@ -33,7 +33,7 @@ mod unrelated;
 use std::ffi::OsString;
 
 use getgpu_common::detached::words_behind;
-use getgpu_common::lock::holder_args;
+use getgpu_common::lock::holder_args::{self, LEASE_WORD, Role};
 use getgpu_common::nvml_client::WORKER_OPTION;
 #[cfg(not(test))]
 use getgpu_common::{error::Kind, exit, startup};
@@ -68,7 +68,9 @@ fn run_as_called(arguments: &[OsString]) -> i32 {
         holder::main(&words)
     } else if arguments.get(1).is_some_and(|word| word == WORKER_OPTION) {
         run::worker()
+    } else if arguments.get(1).is_some_and(|word| word == LEASE_WORD) {
+        run::main(&arguments[2..], Role::Lease)
     } else {
-        run::main(arguments.iter().skip(1).cloned())
+        run::main(arguments.get(1..).unwrap_or_default(), Role::Reservation)
     }
 }

@@ -77,7 +77,8 @@ pub fn print(call: &Invocation<'_>, mut request: Request) -> Result<(), Failure>
 
 /// Prints what is reserved under a tag.
 pub fn print_tagged(call: &Invocation<'_>, name: &str) -> Result<(), Failure> {
-    answer::print_again(call, &tag::find(&call.lock_file, name)?)
+    let role = call.options.role;
+    answer::print_again(call, &tag::find(&call.lock_file, name, role)?)
 }
 
 /// Devices for the request, at once or after waiting; `turn` is this call's turn at its
@@ -139,7 +140,7 @@ fn enter(
     request: &Request,
 ) -> Result<tag::Entered, Failure> {
     tag.map_or(Ok(tag::Entered::Free(None)), |tag| {
-        tag::enter(tag, &call.lock_file, request.user)
+        tag::enter(tag, &call.lock_file, request.user, call.options.role)
     })
 }
 

@@ -68,9 +68,11 @@ fn tagged(lock_file: &LockFile, name: &str) -> (Vec<HolderProcess>, Vec<HolderPr
     })
 }
 
-/// Gives up the reservations under the tag `name`, if there are any.
-pub fn of_tag(lock_file: &LockFile, name: &str, diag: &Diag) -> Result<(), Failure> {
-    end(&tagged(lock_file, name).0, diag)
+/// Gives up the part that a prolog has reserved for a job, if there is one.
+pub fn part_of_job(lock_file: &LockFile, job: &str, diag: &Diag) -> Result<(), Failure> {
+    let mut parts = mine(lock_file);
+    parts.retain(|holder| holder.args.job_of_part() == Some(job));
+    end(&parts, diag)
 }
 
 /// Gives up all but what other batch jobs keep, of whose tasks this call knows nothing;
@@ -93,11 +95,8 @@ pub fn all(lock_file: &LockFile, diag: &Diag) -> Result<(), Failure> {
 
 /// The batch job that keeps a reservation.
 fn kept_by_job(holder: &HolderProcess) -> Option<String> {
-    let tag = holder.args.tag.as_ref().map(|tag| tag.name.as_str());
-    let by_tag = tag.and_then(|tag| tag.strip_prefix("slurm-"));
-    by_tag
-        .map(str::to_owned)
-        .or_else(|| Some(holder.args.job.as_ref()?.number().to_owned()))
+    let job = holder.args.job.as_ref()?;
+    Some(job.number().to_owned())
 }
 
 /// All are asked before any is waited for, so that one that does not end delays no other,

@@ -8,6 +8,7 @@ use getgpu_common::diag::{Diag, Verbosity, show};
 use getgpu_common::error::{Failure, Kind};
 use getgpu_common::exit;
 use getgpu_common::lock::LockFile;
+use getgpu_common::lock::holder_args::Role;
 use getgpu_common::settings::{Environment, Loaded};
 use getgpu_nvml::serve::serve;
 use getgpu_nvml::spawn;
@@ -17,12 +18,12 @@ use crate::findings::Report;
 use crate::options::{self, Action, Options};
 use crate::{check, monitor, show_config, slurm};
 
-/// Runs with the arguments behind the program's name; gives the exit status.
-pub fn main(arguments: impl Iterator<Item = OsString>) -> i32 {
-    let arguments: Vec<OsString> = arguments.collect();
-    let level = Verbosity::of_words(&arguments);
-    let options = match options::parse(arguments.into_iter()) {
-        Ok(options) => options,
+/// Runs with the arguments that were typed, for a reservation of this role; gives the exit
+/// status.
+pub fn main(arguments: &[OsString], role: Role) -> i32 {
+    let level = Verbosity::of_words(arguments);
+    let options = match options::parse(arguments.iter().cloned()) {
+        Ok(options) => Options { role, ..options },
         Err(failure) => return fail(&Diag::new("getgpu", level), &failure),
     };
     let diag = Diag::new("getgpu", options.level);

@@ -11,7 +11,7 @@ use getgpu_common::request::Request;
 
 use crate::options::{Action, Options};
 use getgpu_common::detached::User;
-use getgpu_common::lock::holder_args::{HolderArgs, Tag};
+use getgpu_common::lock::holder_args::{HolderArgs, Role, Tag};
 
 /// What there is under a name.
 pub enum Entered {
@@ -37,7 +37,7 @@ pub fn of(name: &str, request: &Request, options: &Options) -> Tag {
 }
 
 /// Keeps other calls for this user's name away, and looks whether it is in use.
-pub fn enter(tag: &Tag, lock_file: &LockFile, uid: u32) -> Result<Entered, Failure> {
+pub fn enter(tag: &Tag, lock_file: &LockFile, uid: u32, role: Role) -> Result<Entered, Failure> {
     let Tag { name, asked } = tag;
     let byte = layout::tag(namespaces::host_uid(uid), name);
     let guard = match user_locks::enter(lock_file, byte, &[uid, nix::unistd::geteuid().as_raw()])? {
@@ -49,7 +49,7 @@ pub fn enter(tag: &Tag, lock_file: &LockFile, uid: u32) -> Result<Entered, Failu
             return Err(Failure::new(Kind::NoneFree, text));
         }
     };
-    let Some(holder) = under(lock_file, Some(uid), name).pop() else {
+    let Some(holder) = under(lock_file, Some(uid), name, role).pop() else {
         return Ok(Entered::Free(guard));
     };
     if holder
@@ -68,19 +68,22 @@ pub fn enter(tag: &Tag, lock_file: &LockFile, uid: u32) -> Result<Entered, Failu
     Err(Failure::new(Kind::Usage, text).hint(hint))
 }
 
-/// The reservations under a name, those of this user or of all users, the oldest first.
-fn under(lock_file: &LockFile, uid: Option<u32>, name: &str) -> Vec<HolderProcess> {
+/// The reservations under a name, those of this user or of all users, the oldest first. A
+/// prolog's parts are names of their own: nobody who types `slurm-4711` is in its way.
+fn under(lock_file: &LockFile, uid: Option<u32>, name: &str, role: Role) -> Vec<HolderProcess> {
     let mut holders = ownership_proof::reservations(lock_file, uid, &|args: &HolderArgs| {
-        args.tag.as_ref().is_some_and(|tag| tag.name == name)
+        let is_named = args.tag.as_ref().is_some_and(|tag| tag.name == name);
+        is_named && (role == Role::JobPart) == (args.role == Role::JobPart)
     });
     holders.sort_by_key(|holder| (holder.args.since, holder.pid));
     holders
 }
 
 /// What is reserved under a name by this user, or for root by any user.
-pub fn find(lock_file: &LockFile, name: &str) -> Result<Vec<HolderProcess>, Failure> {
+pub fn find(lock_file: &LockFile, name: &str, role: Role) -> Result<Vec<HolderProcess>, Failure> {
     let uid = nix::unistd::geteuid();
-    let holders = under(lock_file, (!uid.is_root()).then_some(uid.as_raw()), name);
+    let uids = (!uid.is_root()).then_some(uid.as_raw());
+    let holders = under(lock_file, uids, name, role);
     if holders.is_empty() {
         return Err(Failure::new(
             Kind::NoneFree,

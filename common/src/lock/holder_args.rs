@@ -6,15 +6,39 @@ use std::ffi::CString;
 use std::time::Duration;
 
 use crate::ident::Uuid;
-use crate::job::{Job, number_in_name};
+use crate::job::Job;
 use crate::procfs::{Process, Stat};
 
 /// The option that makes a getgpu a holder; the words follow it.
 pub const OPTION: &str = "--holder";
 
-/// How the tags of Python's leases begin (packaging/python): a reservation that is held
-/// for a process under such a tag is the lease of that process.
-pub const LEASE_TAG: &str = "python-";
+/// The word, the first of a getgpu's, by which the Python package asks for a lease. It is
+/// no option: what is typed can make no reservation a lease.
+pub const LEASE_WORD: &str = "--as-lease";
+
+/// What a reservation is. Words of the holder say it that no option writes: a tag is only
+/// a name.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub enum Role {
+    /// It is for the programs that name its devices.
+    #[default]
+    Reservation,
+    /// If it is held for a process, it is the lease of that process (packaging/python).
+    Lease,
+    /// A part of a device that Slurm's prolog has reserved for its job.
+    JobPart,
+}
+
+impl Role {
+    /// The holder's word for it.
+    fn word(self) -> Option<&'static str> {
+        match self {
+            Self::Reservation => None,
+            Self::Lease => Some("lease=1"),
+            Self::JobPart => Some("part=1"),
+        }
+    }
+}
 
 /// Until when it holds.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -37,6 +61,7 @@ pub enum Until {
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct HolderArgs {
     pub devices: Vec<Uuid>,
+    pub role: Role,
     /// What was printed: a program that has exactly this in CUDA_VISIBLE_DEVICES names
     /// the device.
     pub value: String,
@@ -89,6 +114,7 @@ impl HolderArgs {
             Until::Released => words.push("hold=0()".into()),
         }
         words.push(format!("since={}", self.since));
+        words.extend(self.role.word().map(str::to_owned));
         words.extend(self.record.as_ref().map(|text| format!("record={text}")));
         if let Some(job) = &self.job {
             words.push(format!("job={}", job.id));
@@ -124,7 +150,13 @@ impl HolderArgs {
                 linger: words.seconds("linger").unwrap_or_default(),
             },
         };
+        let role = match (words.find("lease"), words.find("part")) {
+            (Some(_), _) => Role::Lease,
+            (None, Some(_)) => Role::JobPart,
+            (None, None) => Role::Reservation,
+        };
         Some(Self {
+            role,
             value: words.find("value").unwrap_or_default().to_owned(),
             caller: process(words.find("caller")?, words.number("start")?)?,
             since: words.number("since")?,
@@ -163,8 +195,7 @@ impl HolderArgs {
     /// The process whose lease this is, as if cudawrap had started it: a program beside it
     /// must not use the device, whatever reservation both run under.
     pub fn lessee(&self) -> Option<&Process> {
-        let tag = self.tag.as_ref()?;
-        self.held_for().filter(|_| tag.name.starts_with(LEASE_TAG))
+        self.held_for().filter(|_| self.role == Role::Lease)
     }
 
     /// Whether it is the lease of a program that is beside those of a `lineage`, and not
@@ -181,12 +212,10 @@ impl HolderArgs {
         matches!(self.until, Until::Programs { .. })
     }
 
-    /// The batch job that it is for: the prolog's are named after theirs.
-    pub fn job(&self) -> Option<Job> {
-        self.job.clone().or_else(|| {
-            let id = number_in_name(&self.tag.as_ref()?.name)?.to_owned();
-            Some(Job { id, task: None })
-        })
+    /// The number of the job whose part this is.
+    pub fn job_of_part(&self) -> Option<&str> {
+        let job = self.job.as_ref().filter(|_| self.role == Role::JobPart);
+        job.map(Job::number)
     }
 
     /// How many generations above a process this reservation was made: for that process

@@ -11,6 +11,7 @@ fn what_is_written_is_read_back() {
     let uuid = Uuid::parse("MIG-0d1e2f30-1111-5222-8333-444455556666").unwrap();
     let holder = |until| HolderArgs {
         devices: vec![uuid.clone()],
+        role: Role::JobPart,
         value: "3".into(),
         caller: process(4711, "odd (name=x)"),
         since: 123,
@@ -92,19 +93,19 @@ fn a_holder_with_a_word_that_cannot_be_meant_is_none() {
 }
 
 #[test]
-fn a_prologs_reservation_is_for_the_job_of_its_name() {
-    let job = |words: &[&str]| holder(words).unwrap().job().map(|job| job.to_string());
-    assert_eq!(job(&["tag=slurm-4711"]).as_deref(), Some("4711"));
-    for other in ["tag=slurm-4711.0", "tag=slurm-mine", "tag=mine-4711"] {
-        assert_eq!(job(&[other]), None, "{other}");
+fn a_tag_is_only_a_name() {
+    let part = |words: &[&str]| holder(words).unwrap().job_of_part().map(str::to_owned);
+    assert_eq!(part(&["job=4711", "part=1"]).as_deref(), Some("4711"));
+    for other in [
+        &["tag=slurm-4711"][..],
+        &["job=4711", "tag=slurm-4711"],
+        &["tag=part=1", "job=7", "value=part=1"],
+        &["lease=1", "job=7"],
+    ] {
+        assert_eq!(part(other), None, "{other:?}");
     }
-    let own = ["tag=slurm-4711", "job=4712.1", "task=2"];
-    assert_eq!(
-        job(&own).as_deref(),
-        Some("4712.1 task 2"),
-        "its own is nearer"
-    );
-    assert_eq!(job(&["job=12.host", "task=x"]).as_deref(), Some("12.host"));
+    let job = holder(&["job=12.host", "task=x"]).unwrap().job;
+    assert_eq!(job.unwrap().to_string(), "12.host");
 }
 
 #[test]
@@ -115,7 +116,7 @@ fn a_lease_of_python_is_that_of_its_process_alone() {
         );
         HolderProcess::parse(9, 0, bytes.as_bytes()).unwrap().args
     };
-    let lease = holder("hold=8(py)\0hold-start=80\0tag=python-8-1-ab\0asked=1\0");
+    let lease = holder("hold=8(py)\0hold-start=80\0lease=1\0tag=x\0asked=1\0");
     assert_eq!(lease.lessee().map(|process| process.pid), Some(8));
     let lineage = [(11, 110), (8, 80), (7, 70)];
     let beside = [(12, 120), (7, 70)];
@@ -126,12 +127,12 @@ fn a_lease_of_python_is_that_of_its_process_alone() {
     assert!(lease.is_lease_beside(&beside, None));
     // A later process with the same pid.
     assert!(lease.is_lease_beside(&[(8, 81)], None));
-    // Only what is held for a process under such a tag is a lease.
+    // Only what is held for a process as a lease is one, whatever its tag.
     for words in [
-        "hold=8(py)\0hold-start=80\0tag=mine\0asked=1\0",
+        "hold=8(py)\0hold-start=80\0tag=python-8-1-ab\0asked=1\0",
         "hold=8(py)\0hold-start=80\0",
-        "hold=0()\0tag=python-8\0asked=1\0",
-        "for=60\0linger=2\0tag=python-8\0asked=1\0",
+        "hold=0()\0lease=1\0",
+        "for=60\0linger=2\0lease=1\0",
     ] {
         let holder = holder(words);
         assert_eq!(holder.lessee(), None, "{words}");

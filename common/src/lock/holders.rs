@@ -236,7 +236,7 @@ fn holder(lock_file: &LockFile, span: Span, side: Side, uid: u32, stat: &Stat) -
         .flatten();
     let job = caller
         .as_ref()
-        .map_or_else(|| Job::of(stat.pid), |holder| holder.args.job());
+        .map_or_else(|| Job::of(stat.pid), |holder| holder.args.job.clone());
     let (job, task) = job.map_or((None, None), |job| (Some(job.id), job.task));
     let since = since(stat);
     let mut found = Holder {

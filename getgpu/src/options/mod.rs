@@ -12,6 +12,7 @@ use std::time::Duration;
 use getgpu_common::diag::Verbosity;
 use getgpu_common::error::{Failure, Kind};
 use getgpu_common::inventory::Gauge;
+use getgpu_common::lock::holder_args::Role;
 use getgpu_common::overrides::Overrides;
 
 pub use parse::parse;
@@ -83,6 +84,8 @@ pub struct Options {
     /// `--hold`, `--no-reserve`
     pub keep: Keep,
     pub tag: Option<String>,
+    /// What the reservation is, which is not typed.
+    pub role: Role,
     pub uid: Option<u32>,
     /// The group that this user's programs run as; none: the one of the user's login.
     pub gid: Option<u32>,

@@ -10,6 +10,7 @@ use clap::{Arg, ArgMatches, FromArgMatches};
 use getgpu_common::error::Failure;
 use getgpu_common::flags;
 use getgpu_common::help_text::Asked;
+use getgpu_common::lock::holder_args::Role;
 use getgpu_common::overrides::Overrides;
 
 use super::table::{Format, GUIDE, Looking, Typed, command, exclusion};
@@ -108,6 +109,7 @@ fn check(typed: Typed) -> Result<Options, Failure> {
         reserve_for: keeping.reserve_for,
         keep,
         tag: keeping.tag,
+        role: Role::Reservation,
         uid: keeping.uid,
         gid: None,
         only: only(&typed.looking),

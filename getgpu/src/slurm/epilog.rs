@@ -3,7 +3,7 @@
 
 use getgpu_common::error::Failure;
 
-use super::{Context, job_number, mark, tag, tell};
+use super::{Context, job_number, mark, tell};
 use crate::release;
 
 /// Runs it; none: the status is 0.
@@ -21,5 +21,5 @@ pub fn run(context: &Context) -> Option<i32> {
 
 /// Gives up a job's part, if it has one.
 pub fn release(context: &Context, job: &str) -> Result<(), Failure> {
-    release::of_tag(&context.lock_file()?, &tag(job), &super::DIAG)
+    release::part_of_job(&context.lock_file()?, job, &super::DIAG)
 }

@@ -10,7 +10,6 @@ use std::time::{Duration, SystemTime, UNIX_EPOCH};
 
 use fs4::FileExt;
 use getgpu_common::error::Kind;
-use getgpu_common::job::number_in_name;
 use getgpu_common::quantity::unix_seconds;
 
 /// Why a job got no part, for its user.
@@ -101,6 +100,13 @@ pub fn jobs(marks: &Path) -> Vec<String> {
     names
         .filter_map(|name| number_in_name(&name).map(str::to_owned))
         .collect()
+}
+
+/// The job in the name of its mark.
+fn number_in_name(name: &str) -> Option<&str> {
+    let number = name.strip_prefix("slurm-")?;
+    let is_number = !number.is_empty() && number.bytes().all(|byte| byte.is_ascii_digit());
+    is_number.then_some(number)
 }
 
 fn age(file: &File) -> Option<Duration> {

@@ -2,6 +2,7 @@
 //! parser and answered by the same choice.
 
 use getgpu_common::error::{Failure, Kind};
+use getgpu_common::lock::holder_args::Role;
 use getgpu_common::settings::Environment;
 
 use super::{Context, DIAG};
@@ -38,10 +39,12 @@ pub fn reserve(
     call::answer(&options, context.loaded.clone(), environment, &DIAG)
 }
 
-/// Prints the lines for the part that is reserved under a tag; whether there is one.
+/// Prints the lines for the part that a prolog has reserved under a tag; whether there is
+/// one.
 pub fn print_reserved(context: &Context, tag: &str) -> Result<bool, Failure> {
     let words = ["-q", "--tag", tag, "--format", "task"].map(Into::into);
-    let options = options::parse(words.into_iter())?;
+    let mut options = options::parse(words.into_iter())?;
+    options.role = Role::JobPart;
     let printed = call::answer(
         &options,
         context.loaded.clone(),

@@ -6,7 +6,8 @@ use std::collections::{BTreeMap, BTreeSet};
 use std::time::Duration;
 
 use getgpu_common::error::{Failure, Kind};
-use getgpu_common::job::{Job, number_in_name};
+use getgpu_common::job::Job;
+use getgpu_common::lock::holder_args::{HolderArgs, Role};
 use getgpu_common::lock::ownership_proof;
 use getgpu_common::procfs::{self, Stat};
 use getgpu_common::sys;
@@ -97,6 +98,7 @@ fn chosen(context: &Context, job: &str, share: &str) -> Result<(), Failure> {
         &wait, "--share", share, "--tag", &tag, "--uid", &uid, "--hold=0",
     ];
     let mut options = part::choosing(more, &own.map(str::to_owned))?;
+    options.role = Role::JobPart;
     // Only a task of the same group may see what the holder has (ptrace(2)).
     options.gid = variable("SLURM_JOB_GID").and_then(|gid| gid.parse().ok());
     part::reserve(context, &environment, options, Format::Nothing)
@@ -128,9 +130,9 @@ fn jobs_with_old_reservation(context: &Context, old: Duration) -> BTreeSet<Strin
         return BTreeSet::new();
     };
     let mut youngest: BTreeMap<String, u64> = BTreeMap::new();
-    for holder in ownership_proof::reservations(&lock_file, None, &|args| args.tag.is_some()) {
-        let tag = holder.args.tag.as_ref();
-        if let Some(job) = tag.and_then(|tag| number_in_name(&tag.name)) {
+    let is_part = |args: &HolderArgs| args.job_of_part().is_some();
+    for holder in ownership_proof::reservations(&lock_file, None, &is_part) {
+        if let Some(job) = holder.args.job_of_part() {
             let start = youngest.entry(job.to_owned()).or_default();
             *start = (*start).max(holder.start);
         }

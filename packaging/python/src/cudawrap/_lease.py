@@ -143,7 +143,7 @@ def current() -> Lease | None:
 def reserve(words: Sequence[str], environment: dict[str, str]) -> tuple[str, dict[str, str]]:
     """Reserves for this process what `words` choose; gives the tag and the variables for a program."""
     tag = f"python-{os.getpid()}-{next(_numbers)}-{secrets.token_hex(4)}"
-    hold = [f"--hold={os.getpid()}", f"--tag={tag}", "--format=task"]
+    hold = ["--as-lease", f"--hold={os.getpid()}", f"--tag={tag}", "--format=task"]
     try:
         return tag, _exports(_programs.getgpu([*hold, *words], environment))
     except CudawrapError:

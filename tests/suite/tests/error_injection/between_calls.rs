@@ -194,7 +194,7 @@ fn ended_before(words: &[&str], at: usize) -> usize {
     // A MIG device that is named is leased without a question to NVML.
     let sandbox = Sandbox::new(if is_named { "mig4" } else { "h200x1" });
     // No child of this process: the tracer waits for all of those.
-    let script = "sleep 1000 >/dev/null 2>&1 & getgpu --hold=$! --tag=python-1; echo $!";
+    let script = "sleep 1000 >/dev/null 2>&1 & getgpu --as-lease --hold=$!; echo $!";
     let text = sandbox.shell("sh", script).run().exits(0).stdout.clone();
     let (uuid, process) = text.trim().split_once('\n').unwrap();
     let holder = Pid::from_raw(sandbox.holders()[0].pid);

@@ -94,8 +94,11 @@ fn the_next_prolog_gives_up_what_no_epilog_did() {
     let Some(sandbox) = mig4() else { return };
     let tags = || {
         let holders = sandbox.holders();
-        let words = holders.iter().flat_map(|holder| &holder.words);
-        let tags = words.filter_map(|word| word.strip_prefix("tag=slurm-"));
+        let is_part = |words: &[String]| words.iter().any(|word| word == "part=1");
+        let parts = holders.iter().filter(|holder| is_part(&holder.words));
+        let tags = parts
+            .flat_map(|holder| &holder.words)
+            .filter_map(|word| word.strip_prefix("tag=slurm-"));
         let mut tags: Vec<String> = tags.map(str::to_owned).collect();
         tags.sort();
         tags
@@ -104,8 +107,9 @@ fn the_next_prolog_gives_up_what_no_epilog_did() {
     for number in [&dead, &live] {
         quiet(prolog(&sandbox, number));
     }
-    // Of another name: not a job's.
-    sandbox.line("--hold=0 --share 1/4 --tag mine");
+    // Not a job's, whatever its name.
+    let mine = format!("slurm-{}", job(9));
+    sandbox.line(&format!("--hold=0 --share 1/4 --tag {mine}"));
     // A step of one of the two, as Slurm calls it.
     let title = format!("slurmstepd: [{live}.extern]");
     let step = sleeper(&sandbox, "slurmstepd", &title);
