@@ -53,6 +53,11 @@ impl Failure {
         }
     }
 
+    /// Whether there is no GPU on this node for this process.
+    pub fn is_no_gpu(&self) -> bool {
+        matches!(self.kind, Kind::NoDriver | Kind::NoUsableGpu)
+    }
+
     /// The same failure with a hint.
     #[must_use]
     pub fn hint(mut self, hint: impl Into<String>) -> Self {

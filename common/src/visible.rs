@@ -33,6 +33,14 @@ impl Visible {
         }
     }
 
+    /// Whether it may name a GPU: an entry that is the name of no MIG device.
+    pub fn may_name_gpu(&self) -> bool {
+        match self {
+            Self::Unset | Self::Nothing => false,
+            Self::Entries(entries) => entries.iter().any(may_be_gpu),
+        }
+    }
+
     /// The one device that it names by a full UUID of the present form; for that NVML
     /// need not be asked.
     pub fn single_uuid(&self) -> Option<&Uuid> {
@@ -61,6 +69,31 @@ impl Visible {
             })
             .collect()
     }
+}
+
+fn may_be_gpu(entry: &Selector) -> bool {
+    match entry {
+        Selector::Index(_) => true,
+        Selector::Full(uuid) => !uuid.is_mig(),
+        Selector::Prefix(text) => !text.starts_with("MIG-"),
+        Selector::OldMig { .. } => false,
+    }
+}
+
+/// Whether a value hides all devices on purpose: an empty one, `-1` and `NoDevFiles` do.
+pub fn hides_all(value: &str) -> bool {
+    let first = value.split(',').next().unwrap_or_default().trim();
+    first.is_empty() || first.starts_with('-') || first.eq_ignore_ascii_case("NoDevFiles")
+}
+
+/// Whether a GPU in MIG mode is named: the name stands for its MIG devices, and no program
+/// can use more than the first of them by it.
+pub fn names_gpu_in_mig_mode(entries: &[Selector], inventory: &Inventory) -> bool {
+    let mut gpus = entries.iter().filter(|entry| may_be_gpu(entry));
+    gpus.any(|entry| {
+        let devices = matching(entry, inventory);
+        devices.iter().any(|device| device.slot.is_some())
+    })
 }
 
 /// The devices of `inventory` that `entries` name, in the order of the entries, cut at

@@ -12,6 +12,7 @@ use getgpu_common::lock::Side;
 use getgpu_common::node::Node;
 use getgpu_common::request::Request;
 use getgpu_common::select::{Observer, Selected, Selection};
+use getgpu_common::settings::RunOrFail;
 use getgpu_common::share::Share;
 use getgpu_common::visible::Visible;
 
@@ -37,20 +38,54 @@ pub fn choose(call: &Call<'_>, request: Request) -> Result<Choice, Failure> {
     }
 }
 
-/// The device that CUDA_VISIBLE_DEVICES names for a linked program, if that can be
-/// told.
-pub fn named(call: &Call<'_>, request: Request) -> Option<Choice> {
-    let device = by_uuid(call, &request).or_else(|| resolve(call, request.clone()));
+/// What CUDA_VISIBLE_DEVICES leaves to a linked program: the one device that it names, or a
+/// free one of the MIG devices of the GPUs that it names. None: it names several devices,
+/// which the program uses as they are.
+///
+/// # Errors
+///
+/// What it names cannot be told, or none of the MIG devices is free.
+pub fn named(call: &Call<'_>, request: Request) -> Result<Option<Choice>, Failure> {
+    let visible = &request.grant.visible;
+    if let Some(device) = by_uuid(call, &request).filter(|device| device.uuid.is_mig()) {
+        return Ok(Some(only(call, device, request)));
+    }
+    let several = matches!(visible, Visible::Entries(entries) if entries.len() > 1);
+    if several && !visible.may_name_gpu() {
+        return Ok(None);
+    }
+    match resolve(call, request.clone()) {
+        Ok(Resolved::InMigMode) => free(call, request).map(Some),
+        Ok(Resolved::Devices(devices)) => match <[Device; 1]>::try_from(devices) {
+            Ok([device]) if !several => Ok(Some(only(call, device, request))),
+            _ => Ok(None),
+        },
+        Err(failure) => unresolved(call, request, failure),
+    }
+}
+
+/// What becomes of a program whose variable names what cannot be told: a line says why, and
+/// `when_taken` decides. A device that is named by its full UUID is leased all the same.
+fn unresolved(
+    call: &Call<'_>,
+    request: Request,
+    failure: Failure,
+) -> Result<Option<Choice>, Failure> {
     // For MPS alone the memory need not be known.
     let by_size = call.settings.share.is_some_and(Share::needs_memory);
-    let uuid = request
-        .grant
-        .visible
-        .single_uuid()
-        .filter(|_| !by_size)
-        .cloned();
-    let device = device.or_else(|| uuid.map(Device::by_uuid))?;
-    Some(only(call, device, request))
+    let uuid = request.grant.visible.single_uuid().filter(|_| !by_size);
+    let device = uuid.cloned().map(Device::by_uuid);
+    let is_mig = device.as_ref().is_some_and(|device| device.uuid.is_mig());
+    if !is_mig {
+        if failure.is_no_gpu() || call.settings.when_taken == RunOrFail::Fail {
+            return Err(failure);
+        }
+        let why = &failure.message;
+        call.diag.warn(&format!(
+            "{why}: the program runs on what CUDA_VISIBLE_DEVICES names"
+        ));
+    }
+    Ok(device.map(|device| only(call, device, request)))
 }
 
 /// The one device that the grant names by its full UUID, where nothing else has to be
@@ -168,10 +203,17 @@ fn place(call: &Call<'_>, node: &mut Node<'_>, request: &mut Request) -> Result<
     Ok(())
 }
 
-/// The one device that an index, a short or an old form names; none if it fails or
-/// two fit.
-fn resolve(call: &Call<'_>, mut request: Request) -> Option<Device> {
-    let named = helper::node(call.settings).ask(|node| {
+/// What the variable of a linked program names.
+enum Resolved {
+    /// These devices.
+    Devices(Vec<Device>),
+    /// A GPU in MIG mode, which stands for its MIG devices.
+    InMigMode,
+}
+
+/// Asks NVML what the variable names.
+fn resolve(call: &Call<'_>, mut request: Request) -> Result<Resolved, Failure> {
+    helper::node(call.settings).ask(|node| {
         request.resolve_grant(node)?;
         request.grant.tell_correction(call.diag);
         let grant = request.filter.grant.clone().unwrap_or_default();
@@ -180,12 +222,12 @@ fn resolve(call: &Call<'_>, mut request: Request) -> Option<Device> {
         } else {
             node.inventory(request.detail())?
         };
-        Ok(granted(&request, &inventory))
-    });
-    match named.ok()?.as_slice() {
-        [only] => Some(only.clone()),
-        _ => None,
-    }
+        Ok(if request.grant.names_gpu_in_mig_mode(&inventory) {
+            Resolved::InMigMode
+        } else {
+            Resolved::Devices(granted(&request, &inventory))
+        })
+    })
 }
 
 /// The devices whose CPUs are divided among programs, with those CPUs, in the order of

@@ -49,7 +49,10 @@ pub fn lease(call: &Call<'_>, choice: Choice) -> Result<Leased, Failure> {
             })
         }
         Choice::Only(devices, mut request) => {
-            let stays = call.origin == Origin::Link && request.grant.is_named_by_variable();
+            let by_gpu = request.grant.visible.may_name_gpu()
+                && devices.iter().any(|device| device.slot.is_some());
+            let named = request.grant.is_named_by_variable() && !by_gpu;
+            let stays = call.origin == Origin::Link && named;
             let shown = apply_rank::shown(uuids(&devices), &request, call.settings);
             let shown = shown.filter(|_| !stays);
             let named = match call.origin {

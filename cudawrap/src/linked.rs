@@ -8,13 +8,13 @@ use std::time::Instant;
 
 use getgpu_common::choice::rejection_report;
 use getgpu_common::diag::Diag;
-use getgpu_common::error::{Failure, Kind};
+use getgpu_common::error::Failure;
 use getgpu_common::lock::LockFile;
 use getgpu_common::node_lock::find_lock_file;
 use getgpu_common::request::Request;
 use getgpu_common::resolve_program::program_name;
 use getgpu_common::settings::{Environment, Loaded, RunOrFail, Settings};
-use getgpu_common::visible::Visible;
+use getgpu_common::visible::{Visible, hides_all};
 
 use crate::call::{Call, Lessee, Origin};
 use crate::choose::{free, named};
@@ -72,7 +72,7 @@ pub fn ready(
     diag: &Diag,
 ) -> Result<LaunchSpec, Failure> {
     match with_device(settings, environment, lessee, diag) {
-        Err(failure) if is_no_gpu(&failure) && settings.when_no_gpu == RunOrFail::Run => {
+        Err(failure) if failure.is_no_gpu() && settings.when_no_gpu == RunOrFail::Run => {
             Ok(LaunchSpec::unchanged())
         }
         ready => ready.inspect_err(|failure| log_refusal(settings, lessee.program, failure)),
@@ -89,10 +89,8 @@ fn with_device(
     let grant_ignored = switch(options::grant_ignored(), diag);
     let value = environment.visible.as_deref().filter(|_| !grant_ignored);
     let visible = Visible::parse(value);
-    match &visible {
-        Visible::Nothing => return Ok(LaunchSpec::unchanged()),
-        Visible::Entries(entries) if entries.len() > 1 => return Ok(LaunchSpec::unchanged()),
-        Visible::Entries(_) | Visible::Unset => {}
+    if value.is_some_and(|value| hides_all(&value.to_string_lossy())) {
+        return Ok(LaunchSpec::unchanged());
     }
     let rank = apply_rank::of_linked(diag);
     let request = Request::new(settings, environment, grant_ignored)?;
@@ -109,7 +107,7 @@ fn with_device(
     };
     let choice = match visible {
         Visible::Unset => free(&call, request)?,
-        _ => match named(&call, request) {
+        _ => match named(&call, request)? {
             Some(choice) => choice,
             None => return Ok(LaunchSpec::unchanged()),
         },
@@ -138,10 +136,6 @@ fn lock_file(
             let inventory = node.inventory(request.detail())?;
             rejection_report::pool(&request.filter, &inventory, request.count).map(drop)
         });
-        pool.err().filter(is_no_gpu).unwrap_or(failure)
+        pool.err().filter(Failure::is_no_gpu).unwrap_or(failure)
     })
-}
-
-fn is_no_gpu(failure: &Failure) -> bool {
-    matches!(failure.kind, Kind::NoDriver | Kind::NoUsableGpu)
 }

@@ -151,6 +151,15 @@ impl Grant {
         self.visible != Visible::Unset && !self.is_unnamed
     }
 
+    /// Whether a GPU in MIG mode is among what is named: then it is one of the GPU's MIG
+    /// devices that a program is given, and the variable has to say which.
+    pub fn names_gpu_in_mig_mode(&self, inventory: &Inventory) -> bool {
+        let Visible::Entries(entries) = &self.visible else {
+            return false;
+        };
+        visible::names_gpu_in_mig_mode(entries, inventory)
+    }
+
     /// Its text.
     pub fn value(&self) -> &str {
         &self.value
@@ -159,9 +168,7 @@ impl Grant {
     /// The failure of a variable that names no device: on purpose, or since CUDA does not
     /// know its first entry.
     pub fn empty(&self) -> Failure {
-        let first = self.value.split(',').next().unwrap_or_default().trim();
-        if !(first.is_empty() || first.starts_with('-') || first.eq_ignore_ascii_case("NoDevFiles"))
-        {
+        if !visible::hides_all(&self.value) {
             return self.vanished();
         }
         let shown = if self.value.is_empty() {

@@ -122,7 +122,7 @@ keys! {
         |s| s.wait.text(), |s, t| s.wait = read(t)?;
     preference "reserve_for", "how long a reservation waits for its program to appear",
         |s| show_time(s.reserve_for), |s, t| s.reserve_for = time(t)?;
-    preference "when_taken", "what happens to a wrapped program whose CUDA_VISIBLE_DEVICES names a device that somebody else has: \"run\" or \"fail\"",
+    preference "when_taken", "what happens to a wrapped program whose CUDA_VISIBLE_DEVICES names a device that somebody else has, or one that NVML does not know: \"run\" or \"fail\"",
         |s| quoted(&s.when_taken), |s, t| s.when_taken = read(t)?;
     preference "when_no_gpu", "what happens to a wrapped program on a node without GPUs: \"run\" or \"fail\"",
         |s| quoted(&s.when_no_gpu), |s, t| s.when_no_gpu = read(t)?;

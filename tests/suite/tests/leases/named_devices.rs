@@ -3,7 +3,7 @@
 
 use std::time::Duration;
 
-use getgpu_tests::wrapped::wrap;
+use getgpu_tests::wrapped::{Facts, wrap};
 use getgpu_tests::{OTHER, bytes, first_line, listing, somebody};
 use harness::skip::{self, Need};
 use harness::{Sandbox, wait};
@@ -38,6 +38,86 @@ fn a_device_that_the_variable_names_is_leased_in_every_form() {
             drop(program);
             wait::until("it has exited", || sandbox.running() == 0);
         }
+    }
+}
+
+/// Pipelines write `CUDA_VISIBLE_DEVICES=$((slot-1))`: all programs with such an index used
+/// to run on the first MIG device of its GPU.
+#[test]
+fn a_gpu_in_mig_mode_stands_for_its_mig_devices() {
+    for settings in ["", "when_taken = 'fail'"] {
+        let sandbox = Sandbox::with("a100x8", settings);
+        wrap(&sandbox, "opt", "app", "sim-cuda");
+        let listed = listing::json(&sandbox);
+        let gpu = |at: usize| {
+            listed["devices"][7 * at]["gpu_uuid"]
+                .as_str()
+                .unwrap()
+                .to_owned()
+        };
+        let short = gpu(4)[..12].to_owned();
+        #[rustfmt::skip]
+        let cases = [
+            ("0", vec![0]), (&gpu(2), vec![2]), (&short, vec![4]), ("6,7", vec![6, 7]),
+        ];
+        for (value, gpus) in cases {
+            let of_gpus = |uuid: &str| {
+                let mut devices = listed["devices"].as_array().unwrap().iter();
+                let device = devices.find(|device| device["uuid"] == uuid).unwrap();
+                gpus.contains(&device["gpu"].as_u64().unwrap())
+            };
+            let many = 7 * gpus.len();
+            let programs: Vec<_> = (0..many)
+                .map(|number| {
+                    let way = ["@/opt/app", "cudawrap -- sim-cuda"][number % 2];
+                    sandbox
+                        .words(&format!("{way} --run forever"))
+                        .visible(value)
+                        .spawn()
+                })
+                .collect();
+            sandbox.until_running(many);
+            for program in &programs {
+                let line = first_line(program);
+                let words: Vec<&str> = line.split(' ').collect();
+                assert!(words[0] == "RUN" && of_gpus(words[1]), "{value}: {line}");
+                assert_eq!(program.stderr(), "");
+            }
+            let one_more = sandbox.words("@/opt/app").visible(value).run();
+            one_more.refuses(75, &format!("no free device: {many} of {many} in use"));
+            drop(programs);
+            wait::until("they have exited", || sandbox.running() == 0);
+        }
+    }
+}
+
+/// Nothing is unchanged without a word but what hides all devices.
+#[test]
+fn a_name_that_cannot_be_resolved_is_said_and_when_taken_decides() {
+    let sandbox = Sandbox::new("mig4");
+    wrap(&sandbox, "opt", "app", "probe");
+    let gpu = listing::json(&sandbox)["devices"][0]["gpu_uuid"].clone();
+    let gpu = gpu.as_str().unwrap();
+    let broken = "[[rule]]\nfunction = 'nvmlDeviceGetCount_v2'\nreturns = 999\n";
+    let gone = "no such device on this node";
+    #[rustfmt::skip]
+    let cases = [
+        ("", "9", gone), ("", "getgpu", gone), ("", "9,0", gone),
+        (broken, "0", "NVML"), (broken, gpu, "NVML"), (broken, "0,1", "NVML"),
+    ];
+    for (faults, value, why) in cases {
+        sandbox.faults(faults);
+        sandbox.set_settings("");
+        let run = |line: &str| sandbox.words(line).visible(value).run();
+        let ran = run("@/opt/app");
+        let facts = Facts::parse(&ran.exits(0).stdout);
+        assert_eq!(facts.visible(), Some(value));
+        assert_eq!(ran.stderr.lines().count(), 1, "{value}: {ran:#?}");
+        ran.mentions(why)
+            .mentions(": the program runs on what CUDA_VISIBLE_DEVICES names");
+        sandbox.set_settings("when_taken = 'fail'");
+        run("@/opt/app").refuses(125, why);
+        run("CUDAWRAP_DISABLE=1 @/opt/app").exits(0).says(&[]);
     }
 }
 
