@@ -120,7 +120,7 @@ pub trait Observer {
     fn rejected(&mut self, _rejected: &[(Device, Rejected)], _probe: &OfdLock) {}
 
     /// What a person can do when nothing is free; with `queue`, when others wait for it.
-    fn hint(&self, queue: bool) -> &'static str;
+    fn hint(&self, queue: bool) -> String;
 }
 
 /// What a selection is made with.
@@ -296,7 +296,7 @@ impl Selection<'_, '_> {
                 // For people: what a script does with an empty answer is the other
                 // hint's.
                 let remedy = report.remedy().filter(|_| std::io::stderr().is_terminal());
-                let hint = remedy.unwrap_or_else(|| observer.hint(false).to_owned());
+                let hint = remedy.unwrap_or_else(|| observer.hint(false));
                 let taken = rejected.into_iter().filter(|(_, why)| why.is_locks());
                 Ok(Err(NotNow {
                     failure: report.failure().hint(hint),

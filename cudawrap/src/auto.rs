@@ -21,6 +21,7 @@ use crate::call::Lessee;
 use crate::handover::LaunchSpec;
 use crate::lease::Lease;
 use crate::linked;
+use crate::ranks::apply_rank;
 
 /// What the choice takes beside NVML's own time.
 const SELECTION_TIMEOUT: Duration = Duration::from_secs(3);
@@ -87,8 +88,10 @@ fn device(
         return Ok(LaunchSpec::unchanged());
     }
     let ready = linked::ready(&settings, &environment, lessee, diag);
+    let rank = apply_rank::of_process().unwrap_or_default();
+    let is_rank = rank.is_some_and(|rank| rank.has_siblings());
     let ready = ready.map_err(|failure| match failure.kind {
-        Kind::NoneFree => failure
+        Kind::NoneFree if !is_rank => failure
             .hint("getgpu --list shows who holds what; with CUDAWRAP_WAIT=10m a program waits"),
         _ => failure,
     })?;

@@ -17,8 +17,8 @@ pub enum Origin {
     /// By a link to it, whose user may not know of cudawrap: where a device is named, the
     /// program runs with or without a lease.
     Link,
-    /// By its own name. `mps`: `--mps` was typed, rather than set by the site.
-    OwnName { mps: bool },
+    /// By its own name. `mps`, `wait`: the option was typed, rather than set by the site.
+    OwnName { mps: bool, wait: bool },
 }
 
 /// The program that a lease is for.

@@ -10,6 +10,7 @@ use getgpu_common::ident::Uuid;
 use getgpu_common::inventory::{Device, Inventory, usable_together};
 use getgpu_common::lock::Side;
 use getgpu_common::node::Node;
+use getgpu_common::ownership::Decision;
 use getgpu_common::request::Request;
 use getgpu_common::select::{Observer, Selected, Selection};
 use getgpu_common::settings::RunOrFail;
@@ -19,6 +20,7 @@ use getgpu_common::visible::Visible;
 use crate::call::Call;
 use crate::helper;
 use crate::ranks::apply_rank;
+use crate::ranks::waiting::{self, Granted};
 
 /// What a choice turned out to be.
 pub enum Choice {
@@ -33,7 +35,7 @@ pub fn choose(call: &Call<'_>, request: Request) -> Result<Choice, Failure> {
     // A grant of one MIG device, given by its full UUID: nothing to choose, so neither
     // NVML nor reservations are asked.
     match by_uuid(call, &request).filter(|device| device.uuid.is_mig()) {
-        Some(device) => Ok(only(call, device, request)),
+        Some(device) => only(call, device, request),
         None => free(call, request),
     }
 }
@@ -47,8 +49,13 @@ pub fn choose(call: &Call<'_>, request: Request) -> Result<Choice, Failure> {
 /// What it names cannot be told, or none of the MIG devices is free.
 pub fn named(call: &Call<'_>, request: Request) -> Result<Option<Choice>, Failure> {
     let visible = &request.grant.visible;
-    if let Some(device) = by_uuid(call, &request).filter(|device| device.uuid.is_mig()) {
-        return Ok(Some(only(call, device, request)));
+    let known = by_uuid(call, &request).filter(|device| {
+        // What was reserved under its name is a device, and no GPU in MIG mode.
+        let named = std::slice::from_ref(&device.uuid);
+        device.uuid.is_mig() || request.owned_of(call.lock_file, named, None) != Decision::Nothing
+    });
+    if let Some(device) = known {
+        return only(call, device, request).map(Some);
     }
     let several = matches!(visible, Visible::Entries(entries) if entries.len() > 1);
     if several && !visible.may_name_gpu() {
@@ -57,7 +64,7 @@ pub fn named(call: &Call<'_>, request: Request) -> Result<Option<Choice>, Failur
     match resolve(call, request.clone()) {
         Ok(Resolved::InMigMode) => free(call, request).map(Some),
         Ok(Resolved::Devices(devices)) => match <[Device; 1]>::try_from(devices) {
-            Ok([device]) if !several => Ok(Some(only(call, device, request))),
+            Ok([device]) if !several => only(call, device, request).map(Some),
             _ => Ok(None),
         },
         Err(failure) => unresolved(call, request, failure),
@@ -85,7 +92,7 @@ fn unresolved(
             "{why}: the program runs on what CUDA_VISIBLE_DEVICES names"
         ));
     }
-    Ok(device.map(|device| only(call, device, request)))
+    device.map(|device| only(call, device, request)).transpose()
 }
 
 /// The one device that the grant names by its full UUID, where nothing else has to be
@@ -105,9 +112,9 @@ fn by_uuid(call: &Call<'_>, request: &Request) -> Option<Device> {
     uuid.cloned().map(Device::by_uuid)
 }
 
-fn only(call: &Call<'_>, device: Device, mut request: Request) -> Choice {
-    apply_rank::share_single_device(call, &mut request, &device.uuid);
-    Choice::Only(vec![device], request)
+fn only(call: &Call<'_>, device: Device, mut request: Request) -> Result<Choice, Failure> {
+    apply_rank::share_single_device(call, &mut request, &device)?;
+    Ok(Choice::Only(vec![device], request))
 }
 
 /// Free devices of the request's pool, waited for if that is wanted; or the devices of the
@@ -130,8 +137,13 @@ pub fn free(call: &Call<'_>, mut request: Request) -> Result<Choice, Failure> {
             side: Side::Lease,
             request: &request,
         };
-        let count = request.count;
-        selection.run(&mut Together { count }).map(Some)
+        selection
+            .run(&mut Together {
+                call,
+                request: &request,
+                pool: 0,
+            })
+            .map(Some)
     })?;
     let claimed = match selected {
         None => {
@@ -251,20 +263,25 @@ fn neighbours(request: &Request, inventory: &Inventory) -> Vec<(Uuid, CpuSet)> {
 }
 
 /// Sees to it that one program can use all the devices that it gets.
-struct Together {
-    count: usize,
+struct Together<'a> {
+    call: &'a Call<'a>,
+    request: &'a Request,
+    /// The devices that may be chosen from, once they are known.
+    pool: usize,
 }
 
-impl Observer for Together {
+impl Observer for Together<'_> {
     fn known(&mut self, inventory: &Inventory, pool: &[&Device]) -> Result<(), Failure> {
+        self.pool = pool.len();
+        let count = self.request.count;
         // The choice itself reports a pool that is too small.
-        if self.count < 2 || pool.len() < self.count {
+        if count < 2 || pool.len() < count {
             return Ok(());
         }
         let whole = pool.iter().filter(|device| device.slot.is_none()).count();
-        check_first_mig(self.count.saturating_sub(whole), inventory)?;
+        check_first_mig(count.saturating_sub(whole), inventory)?;
         let together = usable_together(pool.iter().copied());
-        check_instances(self.count, together, inventory)
+        check_instances(count, together, inventory)
     }
 
     fn picked(
@@ -277,11 +294,14 @@ impl Observer for Together {
         check_together(&devices, inventory)
     }
 
-    fn hint(&self, queue: bool) -> &'static str {
+    fn hint(&self, queue: bool) -> String {
+        if let Some(rank) = self.call.rank.filter(|rank| rank.has_siblings()) {
+            return waiting::hint(self.call, rank, self.pool, Granted::of(self.request));
+        }
         if queue {
-            "--wait joins the queue"
+            "--wait joins the queue".into()
         } else {
-            "getgpu --list shows who holds what; --wait joins the queue"
+            "getgpu --list shows who holds what; --wait joins the queue".into()
         }
     }
 }

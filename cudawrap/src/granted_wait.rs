@@ -22,7 +22,7 @@ const RELOOK: Duration = Duration::from_secs(1);
 
 /// A waiter for the devices that the grant names.
 pub struct WantedDevices<'a> {
-    call: &'a Call<'a>,
+    pub call: &'a Call<'a>,
     pub request: Request,
     pub devices: Vec<Device>,
     /// When it was last read which of them this call owns.

@@ -16,7 +16,7 @@ use crate::choose::{Choice, uuids};
 use crate::granted::{self, Named};
 use crate::granted_wait::WantedDevices;
 use crate::lease::Lease;
-use crate::ranks::apply_rank;
+use crate::ranks::{Rank, apply_rank};
 
 /// What a choice has become.
 pub struct Leased {
@@ -116,7 +116,12 @@ fn yield_to_queue(
         queue::stalled_head::ALONE,
     )?;
     if left_alone.is_empty() {
-        return Err(queue::taken_by(ahead).hint("--wait joins the queue"));
+        let is_rank = wanted.call.rank.is_some_and(Rank::has_siblings);
+        return Err(queue::taken_by(ahead).hint(if is_rank {
+            "getgpu --list shows who holds what"
+        } else {
+            "--wait joins the queue"
+        }));
     }
     Ok(())
 }

@@ -23,7 +23,7 @@ use crate::helper;
 use crate::launch::{launch, log_refusal};
 use crate::lease_choice::lease;
 use crate::options;
-use crate::ranks::apply_rank;
+use crate::ranks::{apply_rank, waiting};
 
 /// What has been leased so far; kept when the program has to be looked for again.
 #[derive(Debug, Default)]
@@ -93,6 +93,7 @@ fn with_device(
         return Ok(LaunchSpec::unchanged());
     }
     let rank = apply_rank::of_linked(diag);
+    let settings = &*waiting::settings(settings, rank.as_ref());
     let request = Request::new(settings, environment, grant_ignored)?;
     let lock_file = lock_file(settings, environment, &request, diag)?;
     let call = Call {

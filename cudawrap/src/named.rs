@@ -24,7 +24,7 @@ use crate::lease_choice::lease;
 use crate::locate_program;
 use crate::mps;
 use crate::options::{self, Options, Wanted};
-use crate::ranks::apply_rank;
+use crate::ranks::{apply_rank, waiting};
 use crate::{at_first_call, auto};
 
 /// Runs with all arguments, the program's name included; returns the exit status if the
@@ -68,8 +68,8 @@ fn become_program(options: &Options, diag: &Diag) -> Result<Infallible, Failure>
 fn prepare(options: &Options, program: &Path, diag: &Diag) -> Result<LaunchSpec, Failure> {
     let (began, environment) = (Instant::now(), Environment::of_process());
     let loaded = settings(options, &environment, program, diag)?;
-    let settings = &loaded.settings;
     let rank = apply_rank::of_process()?;
+    let settings = &*waiting::settings(&loaded.settings, rank.as_ref());
     let request = Request::new(
         settings,
         &environment,
@@ -92,6 +92,7 @@ fn prepare(options: &Options, program: &Path, diag: &Diag) -> Result<LaunchSpec,
         diag,
         origin: Origin::OwnName {
             mps: options.typed.running.mps,
+            wait: options.choices.first_of(&["wait"]).is_some(),
         },
         began,
     };

@@ -147,7 +147,7 @@ impl Observer for Explained<'_> {
         );
     }
 
-    fn hint(&self, _queue: bool) -> &'static str {
-        HINT
+    fn hint(&self, _queue: bool) -> String {
+        HINT.into()
     }
 }

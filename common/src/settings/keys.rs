@@ -118,7 +118,7 @@ keys! {
         |s| show_or(s.policy.as_ref(), quoted), |s, t| s.policy = Some(read(t)?);
     preference "share", "a part of a device: \"1/2\", 0.5, \"25%\", or a size: \"10G\"; \"auto\": ranks divide the devices evenly; unset: a whole device",
         |s| show_share(s), |s, t| put_share(s, t)?;
-    preference "wait", "how long to wait in the queue for a device: \"0\", a time, or \"forever\"",
+    preference "wait", "how long to wait in the queue for a device: \"0\", a time, or \"forever\"; one of several ranks never waits",
         |s| s.wait.text(), |s, t| s.wait = read(t)?;
     preference "reserve_for", "how long a reservation waits for its program to appear",
         |s| show_time(s.reserve_for), |s, t| s.reserve_for = time(t)?;

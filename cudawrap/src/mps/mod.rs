@@ -39,7 +39,7 @@ pub fn check(settings: &Settings, request: &Request) -> Result<(), Failure> {
 pub fn join(call: &Call<'_>, ready: &mut LaunchSpec, devices: &[Device]) -> Result<(), Failure> {
     let (settings, diag) = (call.settings, call.diag);
     // The option has no meaning without a share.
-    let typed = call.origin == Origin::OwnName { mps: true };
+    let typed = matches!(call.origin, Origin::OwnName { mps: true, .. });
     let Some(lease) = ready.lease.as_mut().filter(|_| settings.mps) else {
         return Ok(());
     };

@@ -94,8 +94,8 @@ pub const GUIDE: HelpText = HelpText {
             "parallel -j16 cudawrap --share 1/2 --wait -- ./rep {} ::: $(seq 80)",
         ),
         (
-            "four ranks on four devices",
-            "CUDA_VISIBLE_DEVICES=$(getgpu -n 4) mpirun -n 4 cudawrap -- ./app",
+            "four ranks on four devices, waited for together: a rank does not wait on its own",
+            "CUDA_VISIBLE_DEVICES=$(getgpu -n 4 --wait) mpirun -n 4 cudawrap -- ./app",
         ),
     ],
     exit: &[
@@ -122,7 +122,7 @@ pub const GUIDE: HelpText = HelpText {
         (
             "CUDAWRAP_NAME",
             "the same as option --NAME, also under a link: CUDAWRAP_TYPE, CUDAWRAP_COUNT, CUDAWRAP_PROFILE, \
-             CUDAWRAP_MIN_MEMORY, CUDAWRAP_GPU, CUDAWRAP_POLICY, CUDAWRAP_SHARE, CUDAWRAP_WAIT (a time, or forever), \
+             CUDAWRAP_MIN_MEMORY, CUDAWRAP_GPU, CUDAWRAP_POLICY, CUDAWRAP_SHARE, CUDAWRAP_WAIT (a time, or forever; not for one of several ranks), \
              CUDAWRAP_IGNORE_GRANT=1, CUDAWRAP_MPS=1 (or 0), CUDAWRAP_BIND=1 (or 0), CUDAWRAP_VISIBLE",
         ),
         ("CUDAWRAP_DISABLE=1", "run the program unchanged"),

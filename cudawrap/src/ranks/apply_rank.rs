@@ -5,13 +5,14 @@ use getgpu_common::cpus::mask;
 use getgpu_common::diag::Diag;
 use getgpu_common::error::{Failure, Kind};
 use getgpu_common::ident::Uuid;
-use getgpu_common::inventory::Inventory;
+use getgpu_common::inventory::{Device, Inventory};
 use getgpu_common::nearest::Nearest;
 use getgpu_common::request::Request;
 use getgpu_common::settings::{Settings, Shown};
 use getgpu_common::share::Share;
 use getgpu_common::visible::Visible;
 
+use super::waiting::{self, Granted};
 use super::{LAUNCHERS, Rank, distribution, launchers};
 use crate::call::Call;
 
@@ -52,12 +53,21 @@ pub fn needs_inventory(call: &Call<'_>) -> bool {
 }
 
 /// The share of a rank in a grant of one device, of which nothing has to be asked.
-pub fn share_single_device(call: &Call<'_>, request: &mut Request, device: &Uuid) {
-    if let (Some(rank), None) = (call.rank, call.settings.share)
-        && !is_ours_alone(call, request, std::slice::from_ref(device))
-    {
+pub fn share_single_device(
+    call: &Call<'_>,
+    request: &mut Request,
+    device: &Device,
+) -> Result<(), Failure> {
+    let Some(rank) = call.rank else {
+        return Ok(());
+    };
+    if is_ours_alone(call, request, std::slice::from_ref(&device.uuid)) {
+        return Ok(());
+    }
+    if call.settings.share.is_none() {
         divide(request, distribution::share(rank, 1));
     }
+    waiting::check(call, rank, request, &[device], Granted::Devices)
 }
 
 /// Whether the devices were reserved for, or leased by, this rank alone.
@@ -85,6 +95,12 @@ pub fn place(call: &Call<'_>, request: &mut Request, inventory: &Inventory) -> R
     let listed = listed(request, inventory);
     if let Some(rank) = call.rank {
         place_rank(call, rank, request, &listed);
+        let is_granted = Granted::of(request);
+        if is_granted == Granted::Nothing || !is_ours_alone(call, request, &listed) {
+            let devices = inventory.devices.iter();
+            let devices: Vec<&Device> = devices.filter(|d| listed.contains(&d.uuid)).collect();
+            waiting::check(call, rank, request, &devices, is_granted)?;
+        }
     }
     match shown {
         Shown::One => {}

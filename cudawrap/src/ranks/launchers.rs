@@ -23,6 +23,21 @@ pub fn nearest() -> Option<String> {
     find(&ancestors).map(|above| ancestors.swap_remove(above).comm)
 }
 
+/// How the nearest launcher is typed, up to the number of ranks.
+pub fn command() -> &'static str {
+    if std::env::var_os("TORCHELASTIC_RUN_ID").is_some() {
+        return "torchrun --no_python --nproc_per_node";
+    }
+    match nearest().as_deref() {
+        Some("torchrun") => "torchrun --no_python --nproc_per_node",
+        Some("slurmstepd") => "srun -n",
+        Some("flux-shell") => "flux run -n",
+        Some("jsrund") => "jsrun -n",
+        Some("palsd") => "mpiexec -n",
+        _ => "mpirun -n",
+    }
+}
+
 /// Ancestors that are looked at.
 const MOST: usize = 64;
 

@@ -1,6 +1,7 @@
 //! Which of a node's ranks this process is: read from what the launcher set, the
 //! launcher's own variables first. `distribution` is what follows from it: how many ranks share
-//! a device, and which device is whose; `apply_rank` puts that into a request. `launchers`
+//! a device, and which device is whose; `apply_rank` puts that into a request; `waiting` says
+//! why a rank does not wait. `launchers`
 //! finds the launcher among the processes above, which tells whose a reservation is: this
 //! rank's own, or all ranks'.
 
@@ -8,6 +9,7 @@ pub mod apply_rank;
 pub mod distribution;
 pub mod launchers;
 pub mod slurm;
+pub mod waiting;
 
 use getgpu_common::error::{Failure, Kind};
 
@@ -23,6 +25,13 @@ pub struct Rank {
     pub devices: Option<usize>,
     /// Whether it speaks for all: rank 0 of the whole program.
     pub first: bool,
+}
+
+impl Rank {
+    /// Whether other ranks of the node may wait for this one.
+    pub fn has_siblings(&self) -> bool {
+        self.size.map_or(self.local > 0, |size| size > 1)
+    }
 }
 
 /// One way to start ranks: how it is known, and the variables that it sets. An empty name

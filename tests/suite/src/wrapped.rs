@@ -29,6 +29,15 @@ pub fn wrap_shell(sandbox: &Sandbox, directory: &str, name: &str) -> PathBuf {
     link
 }
 
+/// Wraps a script as `directory/name`; gives the path that is started.
+pub fn wrap_script(sandbox: &Sandbox, directory: &str, name: &str, text: &str) -> PathBuf {
+    let link = wrap(sandbox, directory, name, "probe");
+    let hidden = link.with_file_name(format!("CUDAWRAP_{name}"));
+    fs::remove_file(&hidden).expect("its program");
+    sandbox.file(&format!("{directory}/CUDAWRAP_{name}"), text, 0o755);
+    link
+}
+
 /// Puts `program` of the sandbox's `bin` at `path`, as another name of the same file.
 pub fn put(sandbox: &Sandbox, path: &Path, program: &str) {
     fs::create_dir_all(path.parent().expect("a parent")).expect("its directory");

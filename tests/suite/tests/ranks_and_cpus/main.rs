@@ -8,3 +8,4 @@ mod rank_calls;
 mod rank_masks;
 mod ranks;
 mod shared_cores;
+mod waiting_ranks;

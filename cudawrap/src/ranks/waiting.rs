@@ -1,0 +1,123 @@
+//! A rank does not wait on its own: the others wait for it (in MPI_Init, for example) and
+//! hold their devices meanwhile, so that nobody's wait would end. What all ranks need is
+//! reserved for them before they start, and this says by which line.
+
+use std::borrow::Cow;
+
+use getgpu_common::error::{Failure, Kind};
+use getgpu_common::inventory::Device;
+use getgpu_common::lock::UNITS;
+use getgpu_common::request::Request;
+use getgpu_common::resolve_program::program_name;
+use getgpu_common::settings::{Settings, Wait};
+use getgpu_common::share::Share;
+
+use super::{Rank, launchers};
+use crate::call::{Call, Origin};
+
+/// The settings of a process that may be a rank with others beside it: then no `wait` of
+/// files and variables applies.
+pub fn settings<'s>(settings: &'s Settings, rank: Option<&Rank>) -> Cow<'s, Settings> {
+    if settings.wait == Wait::NO || !rank.is_some_and(Rank::has_siblings) {
+        return Cow::Borrowed(settings);
+    }
+    Cow::Owned(Settings {
+        wait: Wait::NO,
+        ..settings.clone()
+    })
+}
+
+/// Refuses a typed `--wait` of ranks that are more than `devices`, those that they divide,
+/// can serve. `granted`: what they may divide is theirs; without it they could be any
+/// program's.
+///
+/// # Errors
+///
+/// The line that reserves for all of them.
+pub fn check(
+    call: &Call<'_>,
+    rank: &Rank,
+    request: &Request,
+    devices: &[&Device],
+    granted: Granted,
+) -> Result<(), Failure> {
+    let asked = matches!(call.origin, Origin::OwnName { wait: true, .. });
+    if !asked || !rank.has_siblings() {
+        return Ok(());
+    }
+    let ranks = rank.size.unwrap_or(rank.local + 1);
+    let served = match granted {
+        Granted::Nothing => 0,
+        Granted::Devices => served(devices, call.settings.share) / request.count.max(1),
+    };
+    if ranks <= served {
+        return Ok(());
+    }
+    let why = match granted {
+        Granted::Nothing => "those that have a device would hold it and wait for the others",
+        Granted::Devices => "the devices of CUDA_VISIBLE_DEVICES cannot serve all of them",
+    };
+    let text = format!("--wait: {ranks} ranks do not wait each on its own: {why}");
+    Err(Failure::new(Kind::Usage, text).hint(hint(call, rank, devices.len(), granted)))
+}
+
+/// Whose the devices are that ranks divide.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Granted {
+    /// Nothing was granted: they choose among all of the node.
+    Nothing,
+    /// Those of a grant.
+    Devices,
+}
+
+impl Granted {
+    pub fn of(request: &Request) -> Self {
+        if request.grant.exists() {
+            Self::Devices
+        } else {
+            Self::Nothing
+        }
+    }
+}
+
+/// How many programs these devices serve at a time: without a share ranks divide them
+/// evenly, however many they are.
+fn served(devices: &[&Device], share: Option<Share>) -> usize {
+    let Some(share) = share else {
+        return if devices.is_empty() { 0 } else { usize::MAX };
+    };
+    let of = |device: &&Device| {
+        share
+            .units(device.memory)
+            .map_or(0, |units| UNITS / units.max(1))
+    };
+    let parts: i64 = devices.iter().map(of).sum();
+    usize::try_from(parts).unwrap_or(0)
+}
+
+/// What a person can do for ranks of which one has no device. `pool`: the devices that
+/// there are.
+pub fn hint(call: &Call<'_>, rank: &Rank, pool: usize, granted: Granted) -> String {
+    if granted == Granted::Devices {
+        return "getgpu --list shows who holds what; without --share and --count the ranks divide the devices evenly".into();
+    }
+    let program = match call.origin {
+        Origin::Link => program_name(call.lessee.program),
+        Origin::OwnName { .. } => format!("cudawrap -- {}", call.lessee.program.display()),
+    };
+    let parts = match call.settings.share {
+        Some(Share::Fraction { of, parts }) => (parts / of.max(1)).max(1),
+        _ => 1,
+    };
+    let start = launchers::command();
+    let (ranks, devices) = match rank.size {
+        Some(size) => {
+            let devices = size.div_ceil(usize::try_from(parts).unwrap_or(1));
+            (size.to_string(), devices.min(pool.max(1)).to_string())
+        }
+        None => ("N".into(), "N".into()),
+    };
+    format!(
+        "reserve for all ranks before they start: CUDA_VISIBLE_DEVICES=$(getgpu -n {devices} --wait) {start} {ranks} {program}"
+    )
+}
