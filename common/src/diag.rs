@@ -3,7 +3,7 @@
 //! control characters to a terminal.
 
 use std::ffi::OsString;
-use std::io::Write;
+use std::io::{IsTerminal, Write};
 
 use crate::error::{Failure, Kind, reason};
 
@@ -12,6 +12,8 @@ use crate::error::{Failure, Kind, reason};
 pub enum Verbosity {
     /// `-q`: errors only, no hints.
     Quiet,
+    /// What failed, and what changes the result; nothing while all is well.
+    Trouble,
     /// Errors, warnings and hints.
     Normal,
     /// `-v`: decisions too.
@@ -19,6 +21,16 @@ pub enum Verbosity {
 }
 
 impl Verbosity {
+    /// For a program that its user did not start through these tools: some pipelines end a
+    /// job as soon as its file of errors is not empty.
+    pub fn of_unaware_user() -> Self {
+        if std::io::stderr().is_terminal() {
+            Self::Normal
+        } else {
+            Self::Trouble
+        }
+    }
+
     /// For a call whose options are not known yet, or are wrong: only what stands before
     /// `--` is certainly not the program's.
     pub fn of_words(words: &[OsString]) -> Self {
@@ -62,8 +74,15 @@ impl Diag {
         }
     }
 
-    /// Something the user should know although the program goes on.
+    /// Something that changes the result, although the program goes on.
     pub fn warn(&self, text: &str) {
+        if self.level >= Verbosity::Trouble {
+            self.line("", text);
+        }
+    }
+
+    /// Something of use to a person, while all is well.
+    pub fn remark(&self, text: &str) {
         if self.level >= Verbosity::Normal {
             self.line("", text);
         }
@@ -71,7 +90,7 @@ impl Diag {
 
     /// What a person can do.
     pub fn hint(&self, text: &str) {
-        if self.level >= Verbosity::Normal {
+        if self.level >= Verbosity::Trouble {
             self.line("hint: ", text);
         }
     }

@@ -31,7 +31,7 @@ const MPS: Duration = Duration::from_secs(45);
 /// Runs with the words behind [`hook::WORKER_OPTION`]; standard input is the socket to
 /// the program.
 pub fn main(words: &[OsString]) -> i32 {
-    let diag = Diag::new("cudawrap", Verbosity::Normal);
+    let diag = Diag::new("cudawrap", Verbosity::of_unaware_user());
     let parsed = (|| {
         let [pid, program, threads, locks] = words else {
             return None;

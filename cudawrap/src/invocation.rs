@@ -20,7 +20,7 @@ const TRIES: u32 = 50;
 
 /// Never returns when all is well: then this process is the program.
 pub fn run() -> i32 {
-    let diag = Diag::new("cudawrap", Verbosity::Normal);
+    let diag = Diag::new("cudawrap", Verbosity::of_unaware_user());
     if is_setuid() {
         let failure = Failure::new(
             Kind::Refused,

@@ -1,5 +1,5 @@
-//! The run of a linked program, whose user did not ask for cudawrap: it prints nothing,
-//! keeps what CUDA_VISIBLE_DEVICES names, leases a device where it can, and runs the
+//! The run of a linked program, whose user did not ask for cudawrap: it prints nothing while
+//! all is well, keeps what CUDA_VISIBLE_DEVICES names, leases a device where it can, and runs the
 //! program with every argument untouched.
 
 use std::ffi::OsString;
@@ -56,7 +56,7 @@ pub fn settings(environment: &Environment, program: &Path, diag: &Diag) -> Resul
     let mut loaded = Loaded::read(environment, Some(&program_name(program)))?;
     for unknown in std::mem::take(&mut loaded.unknown) {
         // An old wrapper survives a newer file.
-        diag.warn(&unknown);
+        diag.remark(&unknown);
     }
     options::variables(&mut loaded)?;
     Ok(loaded)

@@ -1,5 +1,6 @@
 //! What a waiter says: on a terminal one line that is written anew, otherwise one at the
-//! start and one at the end. Who is served at once says nothing.
+//! start and one at the end. Who is served at once says nothing, and so does a wrapped
+//! program without a terminal.
 
 use std::io::IsTerminal;
 use std::time::{Duration, Instant};
@@ -40,7 +41,7 @@ impl Progress {
     /// Of a wait that was asked for; if the site cuts it short, that is said first.
     pub fn asked(settings: &Settings, diag: &Diag) -> Self {
         if let Some(line) = settings.wait_is_cut() {
-            diag.warn(&line);
+            diag.remark(&line);
         }
         Self {
             silent: false,

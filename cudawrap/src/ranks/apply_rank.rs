@@ -127,7 +127,7 @@ fn place_rank(call: &Call<'_>, rank: &Rank, request: &mut Request, listed: &[Uui
         divide(request, distribution::share(rank, listed.len()));
         request.memory |= settings.mps;
         if let Some(line) = distribution::uneven(rank, listed.len()) {
-            call.diag.warn(&line);
+            call.diag.remark(&line);
         }
     }
     let block = distribution::block(rank, listed.len()).filter(|_| divided);

@@ -5,3 +5,4 @@ mod job_control;
 mod output_errors;
 mod process_state;
 mod resource_limits;
+mod silent_starts;
