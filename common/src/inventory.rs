@@ -6,6 +6,7 @@ use clap::ValueEnum;
 use serde::{Deserialize, Serialize};
 
 use crate::cpus::CpuSet;
+use crate::gpu_listing::Silent;
 use crate::ident::Uuid;
 
 /// What a GPU does now, for people.
@@ -51,6 +52,8 @@ pub struct Gpu {
     pub slots: u32,
     /// Whether this process may open it.
     pub usable: bool,
+    /// How much was asked of it; none: nothing, or it did not answer.
+    pub detail: Option<Detail>,
 }
 
 /// A device: what CUDA_VISIBLE_DEVICES can name.
@@ -166,15 +169,17 @@ impl Usage {
 }
 
 /// Everything on the node that could be asked about.
-#[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
+#[derive(Clone, Debug, Default, PartialEq)]
 pub struct Inventory {
     /// Version of the driver; from `Detail::Size` on.
     pub driver: Option<String>,
-    /// All GPUs that answered, in NVML order.
+    /// All GPUs, in NVML order.
     pub gpus: Vec<Gpu>,
     /// All devices, in NVML order: GPU index, then MIG index.
     pub devices: Vec<Device>,
-    /// What did not answer: a line each.
+    /// The GPUs and MIG devices that did not answer.
+    pub silent: Vec<Silent>,
+    /// What else is wrong: a line each.
     pub problems: Vec<String>,
 }
 

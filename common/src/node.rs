@@ -4,21 +4,21 @@
 //! let go.
 
 use std::rc::Rc;
+use std::time::Instant;
 
 use crate::error::Failure;
-use crate::inventory::{Detail, Device, Inventory};
-use crate::nvml_client::{Client, Worker};
+use crate::inventory::{Device, Inventory};
+use crate::nvml_client::{Client, Look, SharedSilence, StartWorker};
 use crate::settings::Settings;
-
-/// How a program starts the process that asks NVML.
-pub type StartWorker = fn(&Settings) -> Result<Worker, Failure>;
 
 /// The node as one call sees it.
 pub struct Node<'a> {
     settings: &'a Settings,
     start: StartWorker,
-    session: Option<Client>,
+    session: Option<Client<'a>>,
     inventory: Option<Rc<Inventory>>,
+    /// GPUs that did not answer, which later sessions of this call leave alone.
+    silent: SharedSilence,
 }
 
 impl<'a> Node<'a> {
@@ -29,6 +29,7 @@ impl<'a> Node<'a> {
             start,
             session: None,
             inventory: None,
+            silent: SharedSilence::default(),
         }
     }
 
@@ -37,10 +38,10 @@ impl<'a> Node<'a> {
     /// # Errors
     ///
     /// The process cannot be started.
-    pub fn nvml(&mut self) -> Result<&mut Client, Failure> {
+    pub fn nvml(&mut self) -> Result<&mut Client<'a>, Failure> {
         let session = match self.session.take() {
             Some(session) => session,
-            None => Client::open((self.start)(self.settings)?, self.settings),
+            None => Client::open(self.settings, self.start, self.silent.clone())?,
         };
         Ok(self.session.insert(session))
     }
@@ -55,26 +56,41 @@ impl<'a> Node<'a> {
         self.inventory.clone()
     }
 
-    /// Everything on the node, as it was read before, else read now.
+    /// Whether a GPU is left alone now, since it did not answer.
+    pub fn is_silent(&self, gpu: u32) -> bool {
+        let silent = self.silent.borrow();
+        silent.reason(gpu, Instant::now()).is_some()
+    }
+
+    /// The node as it was read before, with what that lacks for this look; else read now.
     ///
     /// # Errors
     ///
     /// NVML does not list the node.
-    pub fn inventory(&mut self, detail: Detail) -> Result<Rc<Inventory>, Failure> {
-        match self.known() {
-            Some(known) => Ok(known),
-            None => self.relist(detail),
+    pub fn inventory<'f>(&mut self, look: impl Into<Look<'f>>) -> Result<Rc<Inventory>, Failure> {
+        let look = look.into();
+        let Some(known) = self.known() else {
+            return self.relist(look);
+        };
+        if look.lacks(&known).is_empty() {
+            return Ok(known);
         }
+        let mut inventory = (*known).clone();
+        self.nvml()?.complete(&mut inventory, &look)?;
+        Ok(self.inventory.insert(Rc::new(inventory)).clone())
     }
 
-    /// Everything on the node, read now.
+    /// The node, read now. GPUs that do not answer now have the devices that they had.
     ///
     /// # Errors
     ///
     /// NVML does not list the node; what was known stays.
-    pub fn relist(&mut self, detail: Detail) -> Result<Rc<Inventory>, Failure> {
-        let inventory = Rc::new(self.nvml()?.scan(detail)?);
-        Ok(self.inventory.insert(inventory).clone())
+    pub fn relist<'f>(&mut self, look: impl Into<Look<'f>>) -> Result<Rc<Inventory>, Failure> {
+        let mut inventory = self.nvml()?.scan(&look.into())?;
+        if let Some(before) = &self.inventory {
+            inventory.keep_silent(before);
+        }
+        Ok(self.inventory.insert(Rc::new(inventory)).clone())
     }
 
     /// Notes of these devices of the inventory which CPUs are near them.
@@ -84,10 +100,10 @@ impl<'a> Node<'a> {
     /// NVML does not list the node.
     pub fn note_cpus(
         &mut self,
-        detail: Detail,
+        look: Look<'_>,
         wanted: impl Fn(&Device) -> bool,
     ) -> Result<Rc<Inventory>, Failure> {
-        let mut inventory = (*self.inventory(detail)?).clone();
+        let mut inventory = (*self.inventory(look)?).clone();
         let devices = inventory.devices.iter_mut();
         self.nvml()?.near(devices.filter(|device| wanted(device)))?;
         Ok(self.inventory.insert(Rc::new(inventory)).clone())

@@ -71,6 +71,8 @@ pub enum Outside {
     TooSmall,
     /// Memory was asked for, and NVML does not report how much it has.
     UnknownMemory,
+    /// It does not answer, so that nothing is known of it.
+    Silent,
 }
 
 impl Outside {
@@ -85,6 +87,7 @@ impl Outside {
             Self::OtherGpu => "not on the GPU asked for",
             Self::OtherProfile => "not of the profile asked for",
             Self::TooSmall => "smaller than asked for",
+            Self::Silent => "not answering",
             Self::UnknownMemory => "of unknown memory: NVML does not report any",
         }
     }
@@ -105,7 +108,11 @@ impl Outside {
             Self::OtherGpu => &["gpu"],
             Self::OtherProfile => &["profile"],
             Self::TooSmall | Self::UnknownMemory => &["min_memory", "share"],
-            Self::NotAllowed | Self::Excluded | Self::NotUsable | Self::NotGranted => &[],
+            Self::NotAllowed
+            | Self::Excluded
+            | Self::NotUsable
+            | Self::NotGranted
+            | Self::Silent => &[],
         }
     }
 }
@@ -131,6 +138,15 @@ impl Filter {
     pub fn is_open(&self) -> bool {
         let lists = self.allowed.is_none() && self.grant.is_none() && !self.excluded.needs_place();
         lists && self.gpus.is_empty() && !self.by_size()
+    }
+
+    /// The NVML indices of the GPUs asked for, if all of them go by their index.
+    pub fn gpu_indices(&self) -> Option<Vec<u32>> {
+        let index = |gpu: &Selector| match gpu {
+            Selector::Index(index) => Some(*index),
+            _ => None,
+        };
+        self.gpus.iter().map(index).collect()
     }
 
     /// Whether sizes of devices decide, so that the smallest that fits goes first.
@@ -253,20 +269,6 @@ impl Filter {
             .zip(sorted)
             .filter(|(_, out)| out.is_none())
             .map(|(device, _)| device)
-    }
-
-    /// The devices that have an index, in its order: that of the grant, else that of the
-    /// node. An excluded device has one, so that draining a device moves no other. For a
-    /// filter without what narrows a request.
-    pub fn indexed<'a>(&self, inventory: &'a Inventory) -> Vec<(&'a Device, Option<Outside>)> {
-        let devices = inventory.devices.iter().zip(self.sort(inventory));
-        let mut indexed: Vec<_> = devices
-            .filter(|(_, out)| matches!(out, None | Some(Outside::Excluded)))
-            .collect();
-        if let Some(grant) = &self.grant {
-            indexed.sort_by_key(|(device, _)| grant.iter().position(|uuid| *uuid == device.uuid));
-        }
-        indexed
     }
 
     /// Every device with the reason why it is not in the pool, in the order of the

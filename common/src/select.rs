@@ -16,6 +16,7 @@ use crate::ident::Uuid;
 use crate::inventory::{Device, Inventory};
 use crate::lock::{LockFile, OfdLock, Side};
 use crate::node::Node;
+use crate::nvml_client;
 use crate::pool::Portion;
 use crate::queue::lingering::{self, Prospect};
 use crate::queue::{self, Patience, Progress, Search, Waiter};
@@ -210,7 +211,7 @@ impl Selection<'_, '_> {
     }
 
     fn inventory(&mut self) -> Result<Rc<Inventory>, Failure> {
-        self.node.inventory(self.request.detail())
+        self.node.inventory(self.request.look())
     }
 
     /// Chooses where `ahead` programs wait for the same request: with none of them among
@@ -279,7 +280,7 @@ impl Selection<'_, '_> {
                 guard: None,
             }));
         }
-        let inventory = chooser.node.inventory(self.request.detail())?;
+        let inventory = chooser.node.inventory(self.request.look())?;
         match chooser.choose(probe, &inventory)? {
             Outcome::Claimed(claimed) => {
                 observer.picked(&mut chooser, &claimed.picked, &inventory)?;
@@ -295,17 +296,33 @@ impl Selection<'_, '_> {
                 let report = RejectionReport::take(&rejected, probe);
                 // For people: what a script does with an empty answer is the other
                 // hint's.
+                let silent = all_silent(&rejected, chooser.node);
                 let remedy = report.remedy().filter(|_| std::io::stderr().is_terminal());
                 let hint = remedy.unwrap_or_else(|| observer.hint(false));
                 let taken = rejected.into_iter().filter(|(_, why)| why.is_locks());
                 Ok(Err(NotNow {
-                    failure: report.failure().hint(hint),
+                    failure: silent.unwrap_or_else(|| report.failure().hint(hint)),
                     over_limit: false,
                     taken: taken.map(|(device, _)| device).collect(),
                 }))
             }
         }
     }
+}
+
+/// The failure where no GPU of the pool answers.
+fn all_silent(rejected: &[(Device, Rejected)], node: &Node<'_>) -> Option<Failure> {
+    let Some((first, Rejected::Unknown(reason))) = rejected.first() else {
+        return None;
+    };
+    if rejected
+        .iter()
+        .any(|(device, _)| !node.is_silent(device.gpu))
+    {
+        return None;
+    }
+    let text = format!("no GPU answers NVML: GPU {}: {reason}", first.gpu);
+    Some(Failure::new(Kind::Nvml, text).hint(nvml_client::HANGS))
 }
 
 /// Fails if the share is larger than the part that we own of every device of the grant:

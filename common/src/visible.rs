@@ -91,38 +91,85 @@ pub fn hides_all(value: &str) -> bool {
 pub fn names_gpu_in_mig_mode(entries: &[Selector], inventory: &Inventory) -> bool {
     let mut gpus = entries.iter().filter(|entry| may_be_gpu(entry));
     gpus.any(|entry| {
-        let devices = matching(entry, inventory);
+        let devices = match entry {
+            Selector::Index(index) => by_index(*index, inventory, &|| true).unwrap_or_default(),
+            other => matching(other, inventory),
+        };
         devices.iter().any(|device| device.slot.is_some())
     })
 }
 
+/// What CUDA_VISIBLE_DEVICES names on a node.
+#[derive(Clone, Debug, Default, PartialEq)]
+pub struct NamedDevices {
+    /// In the order of the entries.
+    pub devices: Vec<Device>,
+    /// Why it is not certain which GPU the entry behind these means; none: it is certain.
+    pub unclear: Option<String>,
+}
+
 /// The devices of `inventory` that `entries` name, in the order of the entries, cut at
 /// the first that names nothing. A GPU in MIG mode, by index or UUID, stands for its MIG
-/// devices.
-pub fn resolve(entries: &[Selector], inventory: &Inventory) -> Vec<Device> {
-    let mut named: Vec<Device> = Vec::new();
+/// devices. An index at a GPU that does not answer, or behind one, names nothing for certain,
+/// unless `is_counted` says that CUDA counts those GPUs in this order, too.
+pub fn resolve(
+    entries: &[Selector],
+    inventory: &Inventory,
+    is_counted: &dyn Fn() -> bool,
+) -> NamedDevices {
+    let mut named = NamedDevices::default();
     for entry in entries {
-        let found = matching(entry, inventory);
+        let found = match entry {
+            Selector::Index(index) => by_index(*index, inventory, is_counted),
+            other => Ok(matching(other, inventory)),
+        };
+        let found = match found {
+            Ok(found) => found,
+            Err(unclear) => {
+                named.unclear = Some(unclear);
+                break;
+            }
+        };
         if found.is_empty() {
             break;
         }
         for device in found {
-            if !named.iter().any(|known| known.uuid == device.uuid) {
-                named.push(device.clone());
+            if !named.devices.iter().any(|known| known.uuid == device.uuid) {
+                named.devices.push(device.clone());
             }
         }
     }
     named
 }
 
+/// The devices of the GPU with this CUDA index, or why it is not certain which one that is.
+fn by_index<'a>(
+    index: u32,
+    inventory: &'a Inventory,
+    is_counted: &dyn Fn() -> bool,
+) -> Result<Vec<&'a Device>, String> {
+    let openable: Vec<&Gpu> = inventory.gpus.iter().filter(|gpu| gpu.usable).collect();
+    let at = usize::try_from(index).unwrap_or(usize::MAX);
+    let before = openable.iter().take(at.saturating_add(1));
+    let mut silent = before.filter_map(|gpu| inventory.silent_gpu(gpu.index));
+    let named = openable.get(at);
+    if let Some(silent) = named.and_then(|gpu| inventory.silent_gpu(gpu.index)) {
+        return Err(format!(
+            "index {index} is a GPU that does not answer: {silent}"
+        ));
+    }
+    match silent.next() {
+        Some(silent) if !is_counted() => Err(format!(
+            "it is not certain which GPU has index {index}, since one before it does not answer: {silent}"
+        )),
+        _ => Ok(named.map_or_else(Vec::new, |gpu| of_gpu(gpu, inventory))),
+    }
+}
+
 fn matching<'a>(entry: &Selector, inventory: &'a Inventory) -> Vec<&'a Device> {
     let (gpus, devices) = (&inventory.gpus, &inventory.devices);
     match entry {
-        Selector::Index(index) => {
-            let mut openable = gpus.iter().filter(|gpu| gpu.usable);
-            let gpu = openable.nth(*index as usize);
-            gpu.map_or_else(Vec::new, |gpu| of_gpu(gpu, inventory))
-        }
+        Selector::Index(_) => Vec::new(),
         Selector::Prefix(_) => by_prefix(entry, inventory),
         Selector::Full(uuid) => {
             let gpu = gpus.iter().find(|gpu| gpu.uuid.as_ref() == Some(uuid));

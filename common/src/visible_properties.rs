@@ -6,13 +6,17 @@ use std::ffi::OsStr;
 
 use proptest::prelude::*;
 
-use super::{Visible, resolve};
+use super::Visible;
 use crate::ident::{Selector, Uuid, properties};
 use crate::inventory::{Device, Gpu, Inventory};
 
 fn uuid(number: u32, mig: bool) -> Uuid {
     let kind = if mig { "MIG" } else { "GPU" };
     Uuid::parse(&format!("{kind}-{number:08x}-0000-0000-0000-000000000000")).unwrap()
+}
+
+fn resolve(entries: &[Selector], inventory: &Inventory) -> Vec<Device> {
+    super::resolve(entries, inventory, &|| false).devices
 }
 
 /// Up to four GPUs, each whole or with up to three MIG devices.
@@ -38,13 +42,11 @@ fn inventory() -> impl Strategy<Value = Inventory> {
                 .extend((0..slots).map(|slot| device(uuid(index * 16 + slot, true), Some(slot))));
             let gpu_uuid = gpu_uuid.clone();
             all.gpus.push(Gpu {
-                index,
                 uuid: gpu_uuid,
-                name: None,
-                pci_bus_id: None,
                 mig,
                 slots,
                 usable,
+                ..Gpu::unasked(index)
             });
         }
         all

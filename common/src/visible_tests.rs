@@ -1,5 +1,6 @@
 use super::*;
-use crate::inventory::Gpu;
+use crate::gpu_listing::GpuListing;
+use crate::inventory::{Detail, Gpu};
 
 fn uuid(kind: &str, n: u32) -> Uuid {
     Uuid::parse(&format!("{kind}-{n:08x}-1111-5222-8333-444455556666")).unwrap()
@@ -15,6 +16,7 @@ fn inventory() -> Inventory {
         mig,
         slots: 7,
         usable,
+        detail: Some(Detail::Place),
     };
     let device = |uuid: Uuid, gpu: u32, slot: Option<u32>| Device {
         gpu,
@@ -40,7 +42,9 @@ fn inventory() -> Inventory {
 fn named(value: &str) -> Vec<String> {
     match Visible::parse(Some(OsStr::new(value))) {
         Visible::Entries(entries) => {
-            let devices = resolve(&entries, &inventory()).into_iter();
+            let named = resolve(&entries, &inventory(), &|| false);
+            assert_eq!(named.unclear, None);
+            let devices = named.devices.into_iter();
             devices.map(|d| d.uuid.as_str()[..12].to_owned()).collect()
         }
         _ => Vec::new(),
@@ -113,4 +117,56 @@ fn full_uuids_are_all_of_the_entries_or_none() {
             (None, None)
         );
     }
+}
+
+/// Whole GPUs, of which number 1 does not answer and number 4 may not be opened.
+#[test]
+fn an_index_at_a_silent_gpu_or_behind_one_names_nothing_for_certain() {
+    let mut node = Inventory::default();
+    for index in 0..5 {
+        let listing = if index == 1 {
+            GpuListing::silent(1, "lost")
+        } else {
+            GpuListing {
+                gpu: Gpu {
+                    uuid: Some(uuid("GPU", index)),
+                    usable: index != 4,
+                    ..Gpu::unasked(index)
+                },
+                devices: vec![Device {
+                    gpu: index,
+                    ..Device::by_uuid(uuid("GPU", index))
+                }],
+                silent: Vec::new(),
+            }
+        };
+        node.add(listing);
+    }
+    let three = uuid("GPU", 3);
+    #[rustfmt::skip]
+    let cases = [
+        // What is named, whether CUDA counts as NVML does, the devices, whether it is unclear.
+        ("0", false, vec![0], false), ("1", false, vec![], true), ("2", false, vec![], true),
+        ("2", true, vec![2], false), ("1", true, vec![], true), ("0,2", false, vec![0], true),
+        ("3,0", true, vec![3, 0], false), ("9", true, vec![], false), ("9", false, vec![], true),
+        (three.as_str(), false, vec![3], false),
+    ];
+    for (value, is_counted, gpus, is_unclear) in cases {
+        let Visible::Entries(entries) = Visible::parse(Some(OsStr::new(value))) else {
+            panic!("{value}");
+        };
+        let named = resolve(&entries, &node, &|| is_counted);
+        let found: Vec<u32> = named.devices.iter().map(|device| device.gpu).collect();
+        assert_eq!(
+            (found, named.unclear.is_some()),
+            (gpus, is_unclear),
+            "{value}"
+        );
+    }
+    node.gpus[1].usable = false;
+    let behind = resolve(&[Selector::Index(1)], &node, &|| false);
+    assert_eq!(
+        behind.devices[0].gpu, 2,
+        "CUDA does not count what it may not open"
+    );
 }

@@ -199,17 +199,17 @@ fn place(call: &Call<'_>, node: &mut Node<'_>, request: &mut Request) -> Result<
     request.grant.tell_correction(call.diag);
     let ranked = apply_rank::needs_inventory(call);
     if call.settings.bind {
-        let inventory = node.note_cpus(request.detail(), |device: &Device| {
+        let inventory = node.note_cpus(request.look(), |device: &Device| {
             request.filter.allows(device)
         })?;
         request.placement.neighbours = neighbours(request, &inventory);
     } else if call.rank.is_some() && request.policy.is_none() {
-        let inventory = node.inventory(request.detail())?;
+        let inventory = node.inventory(request.look())?;
         let pool = uuids(request.filter.pool(&inventory));
-        node.note_cpus(request.detail(), |device| pool.contains(&device.uuid))?;
+        node.note_cpus(request.look(), |device| pool.contains(&device.uuid))?;
     }
     if ranked {
-        let inventory = node.inventory(request.detail())?;
+        let inventory = node.inventory(request.look())?;
         apply_rank::place(call, request, &inventory)?;
     }
     Ok(())
@@ -230,10 +230,13 @@ fn resolve(call: &Call<'_>, mut request: Request) -> Result<Resolved, Failure> {
         request.grant.tell_correction(call.diag);
         let grant = request.filter.grant.clone().unwrap_or_default();
         let inventory = if call.settings.bind {
-            node.note_cpus(request.detail(), |device| grant.contains(&device.uuid))?
+            node.note_cpus(request.look(), |device| grant.contains(&device.uuid))?
         } else {
-            node.inventory(request.detail())?
+            node.inventory(request.look())?
         };
+        if let Some(unclear) = request.grant.unclear_index() {
+            return Err(unclear);
+        }
         Ok(if request.grant.names_gpu_in_mig_mode(&inventory) {
             Resolved::InMigMode
         } else {

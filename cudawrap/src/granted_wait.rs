@@ -68,7 +68,10 @@ impl Seeker for WantedDevices<'_> {
     fn attempt(&mut self, _may: &dyn Fn(&Uuid) -> bool) -> Result<Tried<Named>, Failure> {
         match lease(self.call, &mut self.request, &self.devices)? {
             // Not asked about again at once: its owner changes only when a process exits.
-            Named::Taken(..) => Ok(Tried::Busy(uuids(&self.devices))),
+            Named::Taken(..) => Ok(Tried::Busy {
+                in_use: uuids(&self.devices),
+                silent: Vec::new(),
+            }),
             found => Ok(Tried::Found(found)),
         }
     }

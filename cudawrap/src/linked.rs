@@ -134,7 +134,7 @@ fn lock_file(
 ) -> Result<LockFile, Failure> {
     find_lock_file(settings, environment, diag, true).map_err(|failure| {
         let pool = helper::node(settings).ask(|node| {
-            let inventory = node.inventory(request.detail())?;
+            let inventory = node.inventory(request.look())?;
             rejection_report::pool(&request.filter, &inventory, request.count).map(drop)
         });
         pool.err().filter(Failure::is_no_gpu).unwrap_or(failure)

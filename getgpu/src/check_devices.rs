@@ -46,7 +46,7 @@ pub fn check(
             began.elapsed().as_millis()
         ),
     );
-    for problem in &inventory.problems {
+    for problem in &inventory.troubles() {
         let remedy = if problem.contains(WITHOUT_PREFIX) {
             WITHOUT_PREFIX_HINT
         } else {
@@ -156,7 +156,7 @@ fn silent(
         }) {
             continue;
         }
-        let usage = node.nvml()?.usage(&device.uuid, Detail::Uuid)?;
+        let usage = node.nvml()?.usage(device, Detail::Uuid)?;
         // With its memory told it is unknown only for as long as a program outside this
         // container uses it.
         if usage.activity != Activity::Unknown || usage.memory.is_some() {

@@ -33,7 +33,7 @@ pub fn choose(
     }
     // Of several devices it has to be known whether a program can use them together.
     if options.explain || request.count > 1 || options.format == Format::Index {
-        node.inventory(request.detail())?;
+        node.inventory(request.look())?;
     }
     let known = node.known();
     let owned = request.owned(&call.lock_file, known.as_deref());

@@ -35,7 +35,7 @@ pub fn bad_entries(filter: &Filter) -> Vec<String> {
 
 /// What is wrong with GPUs and with the site's lists.
 pub fn problems(filter: &Filter, inventory: &Inventory) -> Vec<String> {
-    let mut lines = inventory.problems.clone();
+    let mut lines = inventory.troubles();
     lines.extend(bad_entries(filter));
     for (list, what) in lists(filter) {
         let missing = list.without(&inventory.devices);

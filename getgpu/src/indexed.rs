@@ -6,9 +6,11 @@ use getgpu_common::choice::chooser::{Chooser, Claimed};
 use getgpu_common::choice::device_claim::Picked;
 use getgpu_common::choice::rejection_report::{self, Offer};
 use getgpu_common::error::{Failure, Kind};
+use getgpu_common::index_order::{IndexOrder, Indexed};
 use getgpu_common::inventory::{Device, Inventory};
 use getgpu_common::lock::Side;
 use getgpu_common::node::Node;
+use getgpu_common::nvml_client::HANGS_OR_SICK;
 use getgpu_common::ownership::Decision;
 use getgpu_common::request::{Request, WITHOUT_GRANT};
 
@@ -25,7 +27,7 @@ pub fn indexed(
     request: &mut Request,
     index: usize,
 ) -> Result<Chosen, Failure> {
-    let inventory = node.inventory(request.detail())?;
+    let inventory = node.inventory(request.look())?;
     let owned = request.owned(&call.lock_file, Some(&inventory));
     let device = of_index(request, &inventory, index)?;
     let value = answer::value(call, std::iter::once(&device.uuid), Some(&inventory))?;
@@ -82,22 +84,33 @@ fn of_index<'a>(
     inventory: &'a Inventory,
     index: usize,
 ) -> Result<&'a Device, Failure> {
-    let indexed = request.filter.indexed(inventory);
-    if indexed.is_empty() {
+    let order = IndexOrder::of(&request.filter, inventory);
+    if order.places.is_empty() && order.ends_at.is_none() {
         return Err(rejection_report::empty_pool(
             &request.filter,
             inventory,
             &request.filter.sort(inventory),
         ));
     }
-    match indexed.get(index) {
-        Some((device, None)) => Ok(device),
-        Some((device, Some(outside))) => {
+    match (order.places.get(index), order.ends_at) {
+        (Some(Indexed::Device(device, None)), _) => Ok(device),
+        (Some(Indexed::Device(device, Some(outside))), _) => {
             let why = request.filter.reason(*outside);
             let text = format!("device {index}: {}: {why}", device.uuid);
             Err(Failure::new(Kind::Usage, text).hint("getgpu --list shows which are not excluded"))
         }
-        None => Err(no_such_index(index, indexed.len(), request)),
+        (Some(Indexed::Silent(silent)), _) => {
+            let text = format!("device {index} does not answer: {silent}");
+            Err(Failure::new(Kind::Nvml, text).hint(HANGS_OR_SICK))
+        }
+        (None, Some(silent)) => {
+            let text = format!(
+                "it is not certain which device has index {index}, since it is not known how many GPU {} has, which does not answer: {silent}",
+                silent.gpu
+            );
+            Err(Failure::new(Kind::Nvml, text).hint(HANGS_OR_SICK))
+        }
+        (None, None) => Err(no_such_index(index, order.places.len(), request)),
     }
 }
 

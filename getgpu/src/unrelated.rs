@@ -43,7 +43,7 @@ fn programs_on(call: &Invocation<'_>, device: &Uuid) -> Vec<i32> {
         Ok(pids.into_iter().collect::<Vec<i32>>())
     });
     let processes = node(call.settings).ask(|node| {
-        let usage = node.nvml()?.usage(device, Detail::Full)?;
+        let usage = node.nvml()?.usage_by_uuid(device, Detail::Full)?;
         let pids = usage.processes.iter().map(|one| one.pid as i32);
         Ok(pids.collect::<Vec<_>>())
     });

@@ -7,14 +7,14 @@ use std::ffi::c_ulong;
 use super::fault::{Fault, ask};
 use super::session::Session;
 use getgpu_common::cpus::CpuSet;
-use getgpu_common::ident::Uuid;
+use getgpu_common::nvml_client::wire::Asked;
 
 /// Room for CPUs: as many as Linux can be built for.
 const CPUS: usize = 8192;
 
 /// The CPUs near the GPU of a device.
-pub(super) fn cpus(session: &mut Session<'_>, uuid: &Uuid) -> Result<CpuSet, Fault> {
-    let index = session.gpu_of(uuid)?;
+pub(super) fn cpus(session: &mut Session<'_>, asked: &Asked) -> Result<CpuSet, Fault> {
+    let index = session.gpu_of(asked)?;
     let gpu = session.handle(index, None)?;
     let words = CPUS / c_ulong::BITS as usize;
     match ask("DeviceGetCpuAffinity", || gpu.cpu_affinity(words)) {

@@ -62,20 +62,18 @@ fn answer(channel: &File, session: &mut Session<'_>, rules: &Rules, request: Req
         Request::Count => tell(channel, session.count()),
         Request::Gpu { gpu } => tell(channel, session.gpu(gpu, Detail::Uuid)),
         Request::Device { gpu, slot, detail } => tell(channel, session.device(gpu, slot, detail)),
+        Request::Driver => tell(channel, Ok(session.driver_version())),
+        Request::List { gpu, detail } => tell(channel, Ok(session.list(gpu, detail))),
         Request::Usages { devices, detail } => {
             let usages = devices.iter();
-            let usages = usages.map(|uuid| usage::usage(session, rules, uuid, detail));
+            let usages = usages.map(|asked| usage::usage(session, rules, asked, detail));
             tell(
                 channel,
                 Ok(usages.map(|told| told.map_err(failure)).collect::<Vec<_>>()),
             )
         }
-        Request::Cpus { uuid } => tell(channel, affinity::cpus(session, &uuid)),
-        Request::Gauges { gpus, gauge } => {
-            let told = gpus.iter().map(|gpu| gauges::gauge(session, *gpu, gauge));
-            tell(channel, Ok(told.collect::<Vec<_>>()))
-        }
-        Request::Scan { detail } => tell(channel, session.scan(detail)),
+        Request::Cpus { device } => tell(channel, affinity::cpus(session, &device)),
+        Request::Gauge { gpu, gauge } => tell(channel, Ok(gauges::gauge(session, gpu, gauge))),
         Request::Quit | Request::Open { .. } => false,
     }
 }

@@ -2,7 +2,7 @@
 //! wanted. A GPU is attached at the first touch, which can take seconds,
 //! so handles are kept for the session and touched on demand.
 
-use std::collections::HashMap;
+use std::collections::{HashMap, HashSet};
 use std::rc::Rc;
 
 use nvml_wrapper::{Device as Handle, Nvml};
@@ -10,8 +10,10 @@ use nvml_wrapper::{Device as Handle, Nvml};
 use super::answers::{has_mig, is_usable, mig_slots, not_a_uuid, profile_of};
 use super::fault::{self, Fault, ask, with_retries};
 use super::{device_files, memory, raw};
+use getgpu_common::gpu_listing::{GpuListing, Silent};
 use getgpu_common::ident::Uuid;
-use getgpu_common::inventory::{Detail, Device, Gpu, Inventory, Memory};
+use getgpu_common::inventory::{Detail, Device, Gpu, Memory};
+use getgpu_common::nvml_client::wire::Asked;
 
 /// More MIG devices than this on one GPU are a library gone wrong; the largest GPU has 8
 /// compute instances in 7 instances.
@@ -27,7 +29,9 @@ pub(super) struct Session<'n> {
     handles: HashMap<Place, Rc<Handle<'n>>>,
     /// Where the devices are that were found.
     places: HashMap<Uuid, Place>,
-    uuids: HashMap<u32, Uuid>,
+    uuids: HashMap<Place, Uuid>,
+    /// Slots without a device.
+    empty: HashSet<Place>,
     minors: HashMap<u32, Option<u32>>,
     /// What was told of MIG devices and does not change while the session lives.
     instances: HashMap<(u32, u32), (u32, u32)>,
@@ -44,6 +48,7 @@ impl<'n> Session<'n> {
             handles: HashMap::new(),
             places: HashMap::new(),
             uuids: HashMap::new(),
+            empty: HashSet::new(),
             minors: HashMap::new(),
             instances: HashMap::new(),
             profiles: HashMap::new(),
@@ -56,6 +61,11 @@ impl<'n> Session<'n> {
     pub(super) fn count(&self) -> Result<u32, Fault> {
         let count = ask("DeviceGetCount", || self.nvml.device_count())?;
         Ok(count.min(MOST_GPUS))
+    }
+
+    /// The version of the driver, if NVML tells it.
+    pub(super) fn driver_version(&self) -> Option<String> {
+        raw::driver_version(self.nvml).ok()
     }
 
     /// The handle of a GPU, or of the MIG device in a slot of it, asked for once in a session.
@@ -80,12 +90,13 @@ impl<'n> Session<'n> {
     /// One GPU: its MIG mode, and more by `detail`.
     pub(super) fn gpu(&mut self, index: u32, detail: Detail) -> Result<Gpu, Fault> {
         let handle = self.handle(index, None)?;
-        let mig = has_mig(&handle)?;
-        let slots = if mig { mig_slots(&handle)? } else { 0 };
+        // Its name first: that is known also of one that does not tell its mode.
         let uuid = match detail {
             Detail::Uuid => None,
-            _ => Some(self.gpu_uuid(index, &handle)?),
+            _ => Some(self.uuid((index, None), &handle)?),
         };
+        let mig = has_mig(&handle)?;
+        let slots = if mig { mig_slots(&handle)? } else { 0 };
         let full = Some(&*handle).filter(|_| detail >= Detail::Full);
         Ok(Gpu {
             index,
@@ -97,6 +108,7 @@ impl<'n> Session<'n> {
             usable: self
                 .minor(index, &handle)
                 .is_none_or(device_files::gpu_usable),
+            detail: Some(detail),
         })
     }
 
@@ -111,29 +123,28 @@ impl<'n> Session<'n> {
             .or_insert_with(|| handle.minor_number().ok())
     }
 
-    /// The UUID of a GPU, asked once in a session, since each of its MIG devices wants
-    /// it.
-    fn gpu_uuid(&mut self, gpu: u32, handle: &Handle<'n>) -> Result<Uuid, Fault> {
-        if let Some(known) = self.uuids.get(&gpu) {
+    /// The UUID of what is at a place, asked once in a session.
+    fn uuid(&mut self, place: Place, handle: &Handle<'n>) -> Result<Uuid, Fault> {
+        if let Some(known) = self.uuids.get(&place) {
             return Ok(known.clone());
         }
-        let uuid = self.uuid(handle)?;
-        self.uuids.insert(gpu, uuid.clone());
-        Ok(uuid)
-    }
-
-    fn uuid(&self, handle: &Handle<'n>) -> Result<Uuid, Fault> {
         let text = with_retries(|| raw::uuid(self.nvml, handle))?;
-        Uuid::parse(&text).ok_or_else(|| not_a_uuid(&text))
+        let uuid = Uuid::parse(&text).ok_or_else(|| not_a_uuid(&text))?;
+        self.uuids.insert(place, uuid.clone());
+        Ok(uuid)
     }
 
     /// The handle of a device; `None` for an empty slot, or one that may not be asked about.
     fn filled(&mut self, gpu: u32, slot: Option<u32>) -> Result<Option<Rc<Handle<'n>>>, Fault> {
+        if self.empty.contains(&(gpu, slot)) {
+            return Ok(None);
+        }
         match self.handle(gpu, slot) {
             Ok(handle) => Ok(Some(handle)),
             Err(fault)
                 if slot.is_some() && (fault.empty_slot() || fault.code == fault::NO_PERMISSION) =>
             {
+                self.empty.insert((gpu, slot));
                 Ok(None)
             }
             Err(fault) => Err(fault),
@@ -150,13 +161,13 @@ impl<'n> Session<'n> {
         let Some(handle) = self.filled(gpu, slot)? else {
             return Ok(None);
         };
-        let uuid = self.uuid(&handle)?;
+        let uuid = self.uuid((gpu, slot), &handle)?;
         // A UUID twice is a library gone wrong: the first place stands.
         self.places.entry(uuid.clone()).or_insert((gpu, slot));
         let parent = self.handle(gpu, None)?;
         let gpu_uuid = match slot {
             None => Some(uuid.clone()),
-            Some(_) if detail >= Detail::Place => self.gpu_uuid(gpu, &parent).ok(),
+            Some(_) if detail >= Detail::Place => self.uuid((gpu, None), &parent).ok(),
             Some(_) => None,
         };
         let minor = self.minor(gpu, &parent);
@@ -180,19 +191,29 @@ impl<'n> Session<'n> {
         }))
     }
 
-    /// Where the device of a UUID is. One that was not found in this session is looked for
-    /// on its GPU, which touches no other.
-    pub(super) fn place(&mut self, uuid: &Uuid) -> Result<Place, Fault> {
+    /// Where a device is: at the place where it was listed, else at another one of the same
+    /// GPU. No other GPU is touched, unless no place is known.
+    pub(super) fn place(&mut self, asked: &Asked) -> Result<Place, Fault> {
+        let uuid = &asked.uuid;
         if let Some(place) = self.places.get(uuid) {
             return Ok(*place);
         }
-        let gpu = self.gpu_of(uuid)?;
-        if !uuid.is_mig() {
+        let gpu = match asked.place {
+            Some((gpu, slot)) => {
+                if self.uuid_at(gpu, slot)?.as_ref() == Some(uuid) {
+                    self.places.insert(uuid.clone(), (gpu, slot));
+                    return Ok((gpu, slot));
+                }
+                gpu
+            }
+            None => self.gpu_by_uuid(uuid)?,
+        };
+        if asked.place.is_none() && !uuid.is_mig() {
             return Ok((gpu, None));
         }
         let mut sick = None;
         for slot in 0..self.gpu(gpu, Detail::Uuid)?.slots {
-            match self.uuid_of_slot(gpu, slot) {
+            match self.uuid_at(gpu, Some(slot)) {
                 Ok(Some(found)) if found == *uuid => {
                     self.places.insert(uuid.clone(), (gpu, Some(slot)));
                     return Ok((gpu, Some(slot)));
@@ -208,16 +229,23 @@ impl<'n> Session<'n> {
         }))
     }
 
-    fn uuid_of_slot(&mut self, gpu: u32, slot: u32) -> Result<Option<Uuid>, Fault> {
-        let handle = self.filled(gpu, Some(slot))?;
-        handle.map(|handle| self.uuid(&handle)).transpose()
+    fn uuid_at(&mut self, gpu: u32, slot: Option<u32>) -> Result<Option<Uuid>, Fault> {
+        let handle = self.filled(gpu, slot)?;
+        handle
+            .map(|handle| self.uuid((gpu, slot), &handle))
+            .transpose()
     }
 
     /// The index of the GPU that a device is on.
-    pub(super) fn gpu_of(&self, uuid: &Uuid) -> Result<u32, Fault> {
-        if let Some((gpu, _)) = self.places.get(uuid) {
-            return Ok(*gpu);
+    pub(super) fn gpu_of(&mut self, asked: &Asked) -> Result<u32, Fault> {
+        match self.places.get(&asked.uuid).copied().or(asked.place) {
+            Some((gpu, _)) => Ok(gpu),
+            None => self.gpu_by_uuid(&asked.uuid),
         }
+    }
+
+    /// The same by its name alone: NVML opens one GPU after the other for that.
+    fn gpu_by_uuid(&self, uuid: &Uuid) -> Result<u32, Fault> {
         let nvml = self.nvml;
         let mut gpu = ask("DeviceGetHandleByUUID", || {
             nvml.device_by_uuid(uuid.as_str())
@@ -266,50 +294,42 @@ impl<'n> Session<'n> {
         self.memories.remove(&(gpu, slot))
     }
 
-    /// All GPUs and devices; what does not answer becomes a problem and stops nothing
-    /// else.
-    pub(super) fn scan(&mut self, detail: Detail) -> Result<Inventory, Fault> {
-        let mut found = Inventory::default();
-        if detail >= Detail::Size {
-            found.driver = raw::driver_version(self.nvml).ok();
-        }
-        for index in 0..self.count()? {
-            let gpu = match self.gpu(index, detail) {
-                Ok(gpu) => gpu,
-                Err(fault) => {
-                    found.problems.push(format!("GPU {index}: {fault}"));
-                    continue;
-                }
-            };
-            self.scan_gpu(&gpu, detail, &mut found);
-            found.gpus.push(gpu);
-        }
-        Ok(found)
-    }
-
-    /// Adds the devices of one GPU.
-    fn scan_gpu(&mut self, gpu: &Gpu, detail: Detail, found: &mut Inventory) {
-        let index = gpu.index;
+    /// One GPU with its devices; what of it does not answer stops nothing else.
+    pub(super) fn list(&mut self, index: u32, detail: Detail) -> GpuListing {
+        let gpu = match self.gpu(index, detail) {
+            Ok(gpu) => gpu,
+            Err(fault) => return self.list_silent(index, &fault),
+        };
         let slots: Vec<Option<u32>> = if gpu.mig {
             (0..gpu.slots).map(Some).collect()
         } else {
             vec![None]
         };
+        let (mut devices, mut silent) = (Vec::new(), Vec::new());
         for slot in slots {
             match self.device(index, slot, detail) {
-                Ok(None) => {}
-                // A UUID twice is a library gone wrong: the second one is never handed
-                // out.
-                Ok(Some(device)) if found.devices.iter().any(|known| known.uuid == device.uuid) => {
-                    let problem = format!("GPU {index}: {} is listed twice", device.uuid);
-                    found.problems.push(problem);
-                }
-                Ok(Some(device)) => found.devices.push(device),
-                Err(fault) => {
-                    let place = slot.map_or(String::new(), |slot| format!(" MIG device {slot}"));
-                    found.problems.push(format!("GPU {index}{place}: {fault}"));
-                }
+                Ok(device) => devices.extend(device),
+                Err(fault) => silent.push(Silent {
+                    gpu: index,
+                    slot,
+                    reason: fault.to_string(),
+                }),
             }
         }
+        GpuListing {
+            gpu,
+            devices,
+            silent,
+        }
+    }
+
+    /// A GPU that does not tell its mode.
+    fn list_silent(&self, index: u32, fault: &Fault) -> GpuListing {
+        let mut listing = GpuListing::silent(index, fault.to_string());
+        listing.gpu.uuid = self.uuids.get(&(index, None)).cloned();
+        // nvmlDeviceGetHandleByIndex_v2 refuses so what a device cgroup keeps from us, which
+        // CUDA does not count.
+        listing.gpu.usable = fault.code != fault::NO_PERMISSION;
+        listing
     }
 }

@@ -12,21 +12,21 @@ use super::memory;
 use super::processes::Entry;
 use super::raw::{self, List};
 use super::session::Session;
-use getgpu_common::ident::Uuid;
 use getgpu_common::inventory::{Activity, Detail, Memory, Process, Usage};
 use getgpu_common::mig_profile;
 use getgpu_common::nvml_client::rules::Rules;
+use getgpu_common::nvml_client::wire::Asked;
 use getgpu_common::procfs;
 
 /// The device whose use is asked for.
-struct Asked<'n> {
+struct Questioned<'n> {
     handle: Rc<Handle<'n>>,
     gpu: u32,
     slot: Option<u32>,
     detail: Detail,
 }
 
-impl Asked<'_> {
+impl Questioned<'_> {
     fn wants_all(&self) -> bool {
         self.detail >= Detail::Full
     }
@@ -36,11 +36,11 @@ impl Asked<'_> {
 pub(super) fn usage(
     session: &mut Session<'_>,
     rules: &Rules,
-    uuid: &Uuid,
+    device: &Asked,
     detail: Detail,
 ) -> Result<Usage, Fault> {
-    let (gpu, slot) = session.place(uuid)?;
-    let asked = &Asked {
+    let (gpu, slot) = session.place(device)?;
+    let asked = &Questioned {
         handle: session.handle(gpu, slot)?,
         gpu,
         slot,
@@ -88,7 +88,7 @@ pub(super) fn usage(
 /// Whether others may use a device's memory: another compute instance of its GPU instance, or
 /// the system, where it is a NUMA node of the host, which also keeps pages of processes that
 /// have exited (nvml.h at nvmlMemory_t).
-fn shares_memory(session: &mut Session<'_>, asked: &Asked<'_>) -> bool {
+fn shares_memory(session: &mut Session<'_>, asked: &Questioned<'_>) -> bool {
     let own = asked
         .slot
         .and_then(|slot| instance(session, asked.gpu, slot));
@@ -101,7 +101,7 @@ fn shares_memory(session: &mut Session<'_>, asked: &Asked<'_>) -> bool {
 fn processes<'n>(
     session: &mut Session<'n>,
     rules: &Rules,
-    asked: &Asked<'n>,
+    asked: &Questioned<'n>,
 ) -> Result<Vec<Process>, Fault> {
     let nvml = session.nvml;
     let list = |list| with_retries(|| raw::processes(nvml, &asked.handle, list));
@@ -135,7 +135,7 @@ fn processes<'n>(
 /// only where a server is among the compute processes.
 fn others<'n>(
     session: &mut Session<'n>,
-    asked: &Asked<'n>,
+    asked: &Questioned<'n>,
     compute: &[Entry],
 ) -> Vec<(List, bool)> {
     let mut lists = Vec::new();
@@ -153,7 +153,7 @@ fn others<'n>(
 
 /// Whether there can be graphics contexts on a device. A MIG device without `+gfx` is not
 /// asked: what it answers would be one more failure that can hide a free device.
-fn may_have_graphics<'n>(session: &mut Session<'n>, asked: &Asked<'n>) -> bool {
+fn may_have_graphics<'n>(session: &mut Session<'n>, asked: &Questioned<'n>) -> bool {
     let Some(slot) = asked.slot else {
         return true;
     };

@@ -3,7 +3,7 @@
 //! and GPUs as possible; a look at everything when that does not find one or the request
 //! needs it.
 
-use std::collections::HashMap;
+use std::collections::{HashMap, HashSet};
 use std::time::{Duration, Instant};
 
 use crate::choice::cap::{Admission, Guard};
@@ -20,7 +20,7 @@ use crate::lock::{
 };
 use crate::node::Node;
 use crate::request::Request;
-use crate::settings::Policy;
+use crate::settings::{Policy, Type};
 
 /// How long devices that others claimed only tentatively are tried again when nothing
 /// else is free.
@@ -89,6 +89,11 @@ impl Chooser<'_, '_> {
             let Some(gpu) = known.get(&slot.gpu).and_then(Option::as_ref) else {
                 continue;
             };
+            // Whether a whole GPU is to be had where MIG devices come first needs a look at all,
+            // and to touch one GPU after the other for nothing can take seconds each.
+            if !gpu.mig && self.request.filter.kind == Type::Auto {
+                return Ok(None);
+            }
             let place = match draws.on(slot, gpu) {
                 Ok(Some(place)) => place,
                 Ok(None) => continue,
@@ -125,7 +130,7 @@ impl Chooser<'_, '_> {
         let mut round = Round {
             pool: &pool,
             apart: count > 1 && inventory.one_per_gpu_instance(),
-            gpu_loads: self.gpu_loads(probe, inventory)?,
+            gpu_loads: self.gpu_loads(probe, &pool, inventory)?,
             rejected: HashMap::new(),
             picked: Vec::new(),
         };
@@ -275,16 +280,20 @@ impl Chooser<'_, '_> {
     fn gpu_loads(
         &mut self,
         probe: &OfdLock,
+        pool: &[(usize, &Device)],
         inventory: &Inventory,
     ) -> Result<HashMap<u32, i64>, Failure> {
         let mut loads = HashMap::new();
         if !matches!(self.request.policy, Some(Policy::Spread | Policy::Pack)) {
             return Ok(loads);
         }
-        for device in &inventory.devices {
+        // What happens on a GPU that cannot be chosen decides nothing, and it may not answer.
+        let pool: HashSet<u32> = pool.iter().map(|(_, device)| device.gpu).collect();
+        let devices = inventory.devices.iter();
+        for device in devices.filter(|device| pool.contains(&device.gpu)) {
             let mut load = self.load(probe, device)?;
             if load == 0 && self.request.cover.is_none() {
-                let usage = self.node.nvml()?.usage(&device.uuid, Detail::Uuid)?;
+                let usage = self.node.nvml()?.usage(device, Detail::Uuid)?;
                 load = if usage.activity == Activity::Idle {
                     0
                 } else {
@@ -306,7 +315,7 @@ impl Chooser<'_, '_> {
             return Ok(Some(Rejected::Taken));
         }
         Ok(rejection_report::objection(
-            self.node.nvml()?.usage(&device.uuid, Detail::Uuid)?,
+            self.node.nvml()?.usage(device, Detail::Uuid)?,
         ))
     }
 
@@ -328,7 +337,7 @@ impl Chooser<'_, '_> {
         if self.request.cover.is_some() || (part && shared(probe, device)?) {
             return Ok(Offer::Available(claim));
         }
-        let usage = self.node.nvml()?.usage(&device.uuid, Detail::Uuid)?;
+        let usage = self.node.nvml()?.usage(device, Detail::Uuid)?;
         Ok(match rejection_report::objection(usage) {
             None => Offer::Available(claim),
             // Another sharer may have begun while NVML was asked: then it is this one that

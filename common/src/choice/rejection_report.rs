@@ -191,9 +191,11 @@ pub fn pool<'i>(
         Some(_) => (" within CUDA_VISIBLE_DEVICES", filter.grant_remedy),
         None => ("", "getgpu --list shows what there is"),
     };
+    let silent = inventory.nameless().next();
+    let silent = silent.map_or_else(String::new, |silent| format!("; {silent}"));
     Err(Failure::new(
         Kind::NoDevice,
-        format!("{count} devices wanted{wanted_by}: only {there} here{there_by}"),
+        format!("{count} devices wanted{wanted_by}: only {there} here{there_by}{silent}"),
     )
     .hint(hint))
 }
@@ -201,7 +203,7 @@ pub fn pool<'i>(
 /// Nothing in the pool: what there is instead. Asking again cannot help.
 pub fn empty_pool(filter: &Filter, inventory: &Inventory, outside: &[Option<Outside>]) -> Failure {
     if inventory.devices.is_empty() {
-        return match inventory.problems.first() {
+        return match inventory.troubles().first() {
             Some(problem) if problem.contains(WITHOUT_PREFIX) => {
                 Failure::new(Kind::Nvml, format!("no device can be used: {problem}"))
                     .hint(WITHOUT_PREFIX_HINT)

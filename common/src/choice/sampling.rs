@@ -95,13 +95,9 @@ mod tests {
 
     fn gpu(mig: bool, slots: u32) -> Gpu {
         Gpu {
-            index: 0,
-            uuid: None,
-            name: None,
-            pci_bus_id: None,
             mig,
             slots,
-            usable: true,
+            ..Gpu::unasked(0)
         }
     }
 

@@ -1,193 +1,256 @@
 //! Asking NVML from a program that must not load it: another process does, under one time
-//! limit for everything. A library that hangs, crashes or talks nonsense ends here, as a
-//! failure with a line.
+//! limit for everything and a shorter one for each GPU. A process that hangs or crashes at one
+//! GPU is replaced by one that leaves this GPU alone; else a failure with a line ends it.
 
+mod connection;
+mod limits;
 mod questions;
 pub mod rules;
+mod scan;
+mod silent_gpus;
 pub mod wire;
 
-use std::io;
-use std::os::fd::{AsFd, AsRawFd, OwnedFd};
+use std::cell::RefCell;
+use std::collections::HashSet;
+use std::rc::Rc;
 use std::time::{Duration, Instant};
 
-use nix::errno::Errno;
-use nix::sys::socket::{MsgFlags, Shutdown, SockType, send, shutdown};
-
-use crate::descriptors::socket_pair;
-use crate::error::{Failure, Kind, reason};
-use crate::poll;
-use crate::procfs::namespaces;
-use crate::settings::Settings;
-use rules::Rules;
 use serde::de::DeserializeOwned;
+
+use crate::error::{Failure, Kind};
+use crate::inventory::Detail;
+use crate::procfs::namespaces;
+use crate::quantity;
+use crate::settings::Settings;
+use connection::{Connection, NoAnswer};
+use limits::{Limits, Purpose, Touch};
+use rules::Rules;
 use wire::Request;
+
+pub use connection::{Worker, channel};
+pub use scan::Look;
+pub use silent_gpus::SilentGpus;
 
 /// The hidden first argument that makes getgpu the process that asks NVML, on descriptor
 /// 0.
 pub const WORKER_OPTION: &str = "--nvml-worker";
 
-/// More than this in one answer is a library gone wrong.
-const LONGEST_ANSWER: usize = 64 << 20;
+/// How a program starts the process that asks NVML.
+pub type StartWorker = fn(&Settings) -> Result<Worker, Failure>;
 
-/// How long a worker that was told to end may take before its process is looked at.
-const HANG_UP: Duration = Duration::from_millis(50);
+/// How long a process that is no longer wanted may take to exit before it is killed.
+const GIVEN_UP: Duration = Duration::from_millis(200);
 
-/// The other process, whichever way it was started.
-pub struct Worker {
-    /// The connection to it.
-    pub channel: OwnedFd,
-    /// Waits until it exits, until `deadline` at most; false if it does not (then it was
-    /// killed).
-    pub end: Box<dyn FnOnce(Instant) -> bool>,
+/// The GPUs that did not answer, as all sessions of one node know them.
+pub type SharedSilence = Rc<RefCell<SilentGpus>>;
+
+/// A session with the process that asks NVML, and with those that replace it.
+pub struct Client<'a> {
+    settings: &'a Settings,
+    start: StartWorker,
+    /// None: it was given up, and another one is started for the next question.
+    connection: Option<Connection>,
+    limits: Limits,
+    silent: SharedSilence,
+    /// The GPUs that the present process has been asked about.
+    touched: HashSet<u32>,
 }
 
-impl Worker {
-    /// Ends the connection, and waits until the worker has ended it too, which it does by
-    /// exiting: no process is told of the end of a child that sends no signal, and to look
-    /// for it again and again takes longer. Until `deadline` at most, and not for long: what
-    /// the library has left running may have the other end too. Then the process is looked
-    /// at; false if it did not exit.
-    fn end(self, deadline: Instant) -> bool {
-        if shutdown(self.channel.as_raw_fd(), Shutdown::Write).is_ok() {
-            let _ = poll::readable(&self.channel, deadline.min(Instant::now() + HANG_UP));
-        }
-        drop(self.channel);
-        (self.end)(deadline)
+impl<'a> Client<'a> {
+    /// Opens a session; the time limit of the settings runs from now on.
+    ///
+    /// # Errors
+    ///
+    /// The process cannot be started.
+    pub fn open(
+        settings: &'a Settings,
+        start: StartWorker,
+        silent: SharedSilence,
+    ) -> Result<Self, Failure> {
+        let mut client = Self {
+            settings,
+            start,
+            connection: None,
+            limits: Limits::from(Instant::now(), settings.nvml_timeout),
+            silent,
+            touched: HashSet::new(),
+        };
+        client.connection()?;
+        Ok(client)
     }
-}
 
-/// A session with the process that asks NVML.
-pub struct Client {
-    worker: Worker,
-    deadline: Instant,
-    limit: Duration,
-    buffer: Vec<u8>,
-    /// Whether the library is known to be open.
-    opened: bool,
-}
+    /// The connection to the process that is asked now, which is started if there is none.
+    fn connection(&mut self) -> Result<&mut Connection, Failure> {
+        let connection = match self.connection.take() {
+            Some(connection) => connection,
+            None => {
+                self.touched.clear();
+                Connection::open((self.start)(self.settings)?, &self.opening())
+            }
+        };
+        Ok(self.connection.insert(connection))
+    }
 
-impl Client {
-    /// Opens a session; the time limit of the settings runs from now on. It is not waited
-    /// for: what the library says is read with the answer to the first question.
-    pub fn open(worker: Worker, settings: &Settings) -> Self {
-        let limit = settings.nvml_timeout;
-        let rules = Rules {
-            idle_memory: settings.idle_memory,
-            ignore_processes: settings.ignore_processes.clone(),
-            container: !namespaces::host_pids(),
-        };
-        let client = Self {
-            worker,
-            deadline: Instant::now() + limit,
-            limit,
-            buffer: Vec::new(),
-            opened: false,
-        };
-        // If it cannot be sent, neither can the first question.
-        let _ = client.send(&Request::Open {
+    fn opening(&self) -> Request {
+        let settings = self.settings;
+        Request::Open {
             library: settings.library.clone(),
-            rules,
-        });
-        client
+            rules: Rules {
+                idle_memory: settings.idle_memory,
+                ignore_processes: settings.ignore_processes.clone(),
+                container: !namespaces::host_pids(),
+            },
+        }
     }
 
     /// Shuts the library down and waits for the process to be over. Only then do the
     /// answers count.
+    ///
+    /// # Errors
+    ///
+    /// The library does not let go within the time limit.
     pub fn close(mut self) -> Result<(), Failure> {
+        // Of a process that was given up nothing is left to close.
+        if self.connection.is_none() {
+            return Ok(());
+        }
         if let Err(failure) = self.ask(&Request::Quit).and_then(|bye: Result<(), _>| bye) {
             // A caller that continues after the failure must not keep the worker as a child.
             self.abandon();
             return Err(failure);
         }
-        let late = self.late();
-        if self.worker.end(self.deadline) {
+        let deadline = self.limits.deadline();
+        let connection = self.connection.take();
+        if connection.is_none_or(|connection| connection.end(deadline)) {
             Ok(())
         } else {
-            Err(late)
+            Err(self.late())
         }
     }
 
-    /// The answer, or the failure that is the answer; a session that failed gives none.
+    /// Ends a session whose answers no longer matter, after a failure.
+    pub fn abandon(mut self) {
+        let soon = Instant::now() + GIVEN_UP;
+        if let Some(connection) = self.connection.take() {
+            connection.end(soon.min(self.limits.deadline()));
+        }
+    }
+
+    /// The answer to a question about the node, or the failure that is the answer; a session
+    /// that failed gives none.
     fn ask<T: DeserializeOwned>(
         &mut self,
         request: &Request,
     ) -> Result<Result<T, Failure>, Failure> {
-        let sent = self.send(request);
-        if !self.opened {
-            // A process that cannot open the library says so and is gone.
-            self.receive::<()>()??;
-            self.opened = true;
+        let deadline = self.limits.deadline();
+        self.exchange(request, deadline)?
+            .map_err(|none| self.failure(none))
+    }
+
+    /// The same for a question about one GPU. A GPU at which the process hangs or dies is left
+    /// alone from now on, and the failure that says why is the answer.
+    fn ask_gpu<T: DeserializeOwned>(
+        &mut self,
+        gpu: u32,
+        request: &Request,
+    ) -> Result<Result<T, Failure>, Failure> {
+        if let Some(reason) = self.silent.borrow().reason(gpu, Instant::now()) {
+            return Ok(Err(silent(reason.to_owned())));
         }
-        sent?;
-        self.receive()
+        self.wait_until_open()?;
+        let touch = if self.touched.contains(&gpu) {
+            Touch::Again
+        } else {
+            Touch::First
+        };
+        let purpose = match request {
+            Request::List { detail, .. } if *detail <= Detail::Place => Purpose::List,
+            _ => Purpose::Choose,
+        };
+        let began = Instant::now();
+        let Some(limit) = self.limits.of_question(purpose, touch, began) else {
+            return Ok(Err(silent(self.not_asked())));
+        };
+        let reason = match self.exchange(request, began + limit)? {
+            Ok(answer) => {
+                self.touched.insert(gpu);
+                self.silent.borrow_mut().forget(gpu);
+                return Ok(answer);
+            }
+            Err(NoAnswer::Late) => format!("did not answer within {}", seconds(limit)),
+            Err(NoAnswer::Broken(why)) => {
+                format!("the process that asks NVML failed there: {why}")
+            }
+            Err(NoAnswer::Closed(failure)) => return Err(failure),
+        };
+        self.leave_alone(gpu, &reason);
+        Ok(Err(silent(reason)))
     }
 
-    fn send(&self, request: &Request) -> Result<(), Failure> {
-        let mut line = serde_json::to_vec(request).map_err(|e| broken(&e.to_string()))?;
-        line.push(b'\n');
-        let mut rest = line.as_slice();
-        while !rest.is_empty() {
-            // Not write(2): a worker that crashed must not end us by SIGPIPE.
-            let channel = self.worker.channel.as_raw_fd();
-            match send(channel, rest, MsgFlags::MSG_NOSIGNAL) {
-                Ok(written) => rest = &rest[written..],
-                Err(Errno::EINTR) => {}
-                Err(errno) => return Err(broken(&reason(&errno.into()))),
-            }
+    /// Gives up the process that hangs or died at a GPU. The next question starts another one.
+    fn leave_alone(&mut self, gpu: u32, reason: &str) {
+        if let Some(connection) = self.connection.take() {
+            connection.end(Instant::now());
         }
-        Ok(())
+        let mut silent = self.silent.borrow_mut();
+        silent.note(gpu, reason.to_owned(), Instant::now());
     }
 
-    fn receive<T: DeserializeOwned>(&mut self) -> Result<Result<T, Failure>, Failure> {
-        let line = self.line()?;
-        serde_json::from_slice(&line).map_err(|e| broken(&e.to_string()))
+    /// Waits for a library that is being loaded, which is no GPU's doing.
+    fn wait_until_open(&mut self) -> Result<(), Failure> {
+        let deadline = self.limits.deadline();
+        let opened = self.connection()?.wait_until_open(deadline);
+        opened.map_err(|none| self.failure(none))
     }
 
-    fn line(&mut self) -> Result<Vec<u8>, Failure> {
-        loop {
-            if let Some(end) = self.buffer.iter().position(|b| *b == b'\n') {
-                let rest = self.buffer.split_off(end + 1);
-                return Ok(std::mem::replace(&mut self.buffer, rest));
-            }
-            if self.buffer.len() > LONGEST_ANSWER {
-                return Err(broken("its answer does not end"));
-            }
-            self.wait()?;
-            let mut part = [0; 16 << 10];
-            match nix::unistd::read(self.worker.channel.as_fd(), &mut part) {
-                // Reset: with a question that it has not read.
-                Ok(0) | Err(Errno::ECONNRESET) => {
-                    return Err(broken("it exited without an answer"));
-                }
-                Ok(n) => self.buffer.extend_from_slice(&part[..n]),
-                Err(Errno::EINTR) => {}
-                Err(errno) => return Err(broken(&reason(&errno.into()))),
-            }
-        }
+    fn exchange<T: DeserializeOwned>(
+        &mut self,
+        request: &Request,
+        deadline: Instant,
+    ) -> Result<Result<Result<T, Failure>, NoAnswer>, Failure> {
+        let connection = self.connection()?;
+        let sent = connection.send(request);
+        let opened = connection.wait_until_open(deadline);
+        Ok(opened.and(sent).and_then(|()| connection.receive(deadline)))
     }
 
-    fn wait(&self) -> Result<(), Failure> {
-        let late = Instant::now() >= self.deadline;
-        match poll::readable(&self.worker.channel, self.deadline) {
-            Ok(true) if !late => Ok(()),
-            Ok(_) => Err(self.late()),
-            Err(errno) => Err(broken(&reason(&errno.into()))),
+    fn failure(&self, none: NoAnswer) -> Failure {
+        match none {
+            NoAnswer::Late => self.late(),
+            NoAnswer::Broken(why) => broken(&why),
+            NoAnswer::Closed(failure) => failure,
         }
     }
 
     fn late(&self) -> Failure {
-        Failure::new(
-            Kind::Nvml,
-            format!("NVML did not answer within {} s", self.limit.as_secs_f64()),
-        )
-        .hint("the NVIDIA driver hangs on this node; setting `nvml_timeout` allows more time")
+        let text = format!("NVML did not answer within {}", seconds(self.limits.all));
+        Failure::new(Kind::Nvml, text).hint(HANGS)
     }
 
-    /// Ends a session whose answers no longer matter, after a failure.
-    pub fn abandon(self) {
-        let soon = Instant::now() + Duration::from_millis(200);
-        self.worker.end(soon.min(self.deadline));
+    /// Why a GPU is not asked for which no time is left.
+    fn not_asked(&self) -> String {
+        let all = seconds(self.limits.all);
+        format!("not asked: the other GPUs took most of {all} (setting `nvml_timeout`)")
     }
+}
+
+/// What a driver that does not answer calls for.
+pub const HANGS: &str =
+    "the NVIDIA driver hangs on this node; setting `nvml_timeout` allows more time";
+
+/// What a GPU that does not answer calls for.
+pub const HANGS_OR_SICK: &str =
+    "getgpu --list shows the GPUs that do not answer; nvidia-smi -q -i GPU and dmesg say more";
+
+/// The failure of a GPU that does not answer.
+fn silent(reason: String) -> Failure {
+    Failure::new(Kind::Nvml, reason)
+}
+
+fn seconds(limit: Duration) -> String {
+    // Whole milliseconds: a part of a limit may have any number of digits.
+    let text = quantity::time_text(Duration::from_millis(limit.as_millis() as u64));
+    text.replace('s', " s")
 }
 
 fn broken(why: &str) -> Failure {
@@ -196,9 +259,4 @@ fn broken(why: &str) -> Failure {
         format!("the process that asks NVML failed: {why}"),
     )
     .hint("does `nvidia-smi -L` work on this node?")
-}
-
-/// A connection to a worker: both ends close-on-exec and above the standard streams.
-pub fn channel() -> io::Result<(OwnedFd, OwnedFd)> {
-    socket_pair(SockType::Stream)
 }

@@ -8,7 +8,7 @@ use serde::{Deserialize, Serialize};
 
 use super::rules::Rules;
 use crate::ident::Uuid;
-use crate::inventory::{Detail, Gauge};
+use crate::inventory::{Detail, Device, Gauge};
 
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 pub enum Request {
@@ -21,10 +21,19 @@ pub enum Request {
     },
     /// Number of GPUs.
     Count,
+    /// Version of the driver.
+    Driver,
     /// One GPU's MIG mode and number of slots.
     Gpu {
         /// NVML index.
         gpu: u32,
+    },
+    /// One GPU with its devices.
+    List {
+        /// NVML index.
+        gpu: u32,
+        /// How much to ask.
+        detail: Detail,
     },
     /// A device; none for an empty slot.
     Device {
@@ -35,22 +44,45 @@ pub enum Request {
         /// How much to ask.
         detail: Detail,
     },
-    /// Who uses each of these devices.
+    /// Who uses each of these devices, which are on one GPU.
     Usages {
-        devices: Vec<Uuid>,
+        devices: Vec<Asked>,
         /// How much to ask.
         detail: Detail,
     },
     /// Which CPUs are near the GPU of a device.
-    Cpus { uuid: Uuid },
-    /// One number of each of these GPUs, by NVML index; none: NVML does not tell.
-    Gauges { gpus: Vec<u32>, gauge: Gauge },
-    Scan {
-        /// How much to ask.
-        detail: Detail,
-    },
+    Cpus { device: Asked },
+    /// One number of a GPU, by NVML index; none: NVML does not tell.
+    Gauge { gpu: u32, gauge: Gauge },
     /// Shut the library down.
     Quit,
+}
+
+/// A device that a question is about.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Asked {
+    pub uuid: Uuid,
+    /// The NVML index of its GPU and its MIG index, as it was listed. None: it is looked for
+    /// by its UUID, for which NVML touches one GPU after the other.
+    pub place: Option<(u32, Option<u32>)>,
+}
+
+impl From<&Device> for Asked {
+    fn from(device: &Device) -> Self {
+        Self {
+            uuid: device.uuid.clone(),
+            place: Some((device.gpu, device.slot)),
+        }
+    }
+}
+
+impl From<&Uuid> for Asked {
+    fn from(uuid: &Uuid) -> Self {
+        Self {
+            uuid: uuid.clone(),
+            place: None,
+        }
+    }
 }
 
 #[cfg(test)]

@@ -3,10 +3,18 @@
 
 use super::*;
 use crate::error::{Failure, Kind};
-use crate::inventory::{Activity, Device, Gpu, Inventory, Memory, Process, Usage};
+use crate::gpu_listing::{GpuListing, Silent};
+use crate::inventory::{Activity, Gpu, Memory, Process, Usage};
 
 /// An answer with everything that answers have.
-type Answer = Result<(Inventory, Option<Device>, Vec<Result<Usage, Failure>>), Failure>;
+type Answer = Result<
+    (
+        Option<GpuListing>,
+        Option<Device>,
+        Vec<Result<Usage, Failure>>,
+    ),
+    Failure,
+>;
 
 /// What a driver may say and what ends lines, texts and numbers.
 const TEXT: &str = "a \"text\"\r\n\\u0041 \u{0}\u{fffd}\u{2028}\u{e4}";
@@ -29,6 +37,7 @@ fn full() -> Answer {
         mig: true,
         slots: 7,
         usable: false,
+        detail: Some(Detail::Full),
     };
     let device = Device {
         gpu: 3,
@@ -55,13 +64,17 @@ fn full() -> Answer {
             used: 1,
         }),
     };
-    let inventory = Inventory {
-        driver: Some(TEXT.into()),
-        gpus: vec![gpu],
-        devices: vec![device.clone()],
-        problems: vec![TEXT.into()],
+    let silent = Silent {
+        gpu: u32::MAX,
+        slot: Some(6),
+        reason: TEXT.into(),
     };
-    Ok((inventory, Some(device), vec![Ok(usage), Err(failure())]))
+    let listing = GpuListing {
+        gpu,
+        devices: vec![device.clone()],
+        silent: vec![silent],
+    };
+    Ok((Some(listing), Some(device), vec![Ok(usage), Err(failure())]))
 }
 
 #[test]
@@ -84,7 +97,10 @@ fn what_is_cut_short_or_damaged_is_an_error_or_another_answer() {
             let read = serde_json::from_slice::<Answer>(&line);
             let read = read.into_iter().flatten();
             // A name of a device from the wire is a name of a device, whatever was sent.
-            for device in read.flat_map(|(inventory, ..)| inventory.devices) {
+            for device in read
+                .flat_map(|(listing, ..)| listing)
+                .flat_map(|listing| listing.devices)
+            {
                 assert_eq!(Uuid::parse(device.uuid.as_str()), Some(device.uuid));
             }
         }

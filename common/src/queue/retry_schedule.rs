@@ -13,6 +13,8 @@ use crate::ident::Uuid;
 const AGAIN: [u64; 3] = [5, 20, 100];
 /// Between two questions about a device that stays busy.
 const SECOND: Duration = Duration::from_secs(1);
+/// Between two questions about a device whose GPU does not answer.
+const SILENT: Duration = Duration::from_secs(30);
 /// After losing a device to another one's try.
 const LOST: Duration = Duration::from_millis(2);
 
@@ -75,6 +77,13 @@ impl RetrySchedule {
                     .get(seen.asked)
                     .map_or(SECOND, |ms| Duration::from_millis(*ms));
             seen.asked += 1;
+        }
+    }
+
+    /// Its GPU does not answer: the next question may take seconds, too.
+    pub fn silent(&mut self, uuid: &Uuid, now: Instant) {
+        if let Some(seen) = self.seen.get_mut(uuid) {
+            seen.next = now + SILENT;
         }
     }
 
@@ -173,6 +182,12 @@ mod tests {
         assert!(!memory.due(&b, at(1)) && memory.due(&b, at(2)));
         assert_eq!(memory.pause(start), Some(LOST));
         assert_eq!(memory.pause(at(2)), Some(Duration::from_millis(998)));
-        assert_eq!(memory.idle(&[a, b, uuid(3)]), 1, "one that was not asked");
+        assert_eq!(
+            memory.idle(&[a.clone(), b, uuid(3)]),
+            1,
+            "one that was not asked"
+        );
+        memory.silent(&a, start);
+        assert!(!memory.due(&a, at(29_999)) && memory.due(&a, at(30_000)));
     }
 }

@@ -66,7 +66,7 @@ impl<'a, 'n> Search<'a, 'n> {
         Ok(Self {
             lock_file,
             side,
-            inventory: node.inventory(request.detail())?,
+            inventory: node.inventory(request.look())?,
             request,
             node,
             environment,
@@ -104,7 +104,7 @@ impl<'a, 'n> Search<'a, 'n> {
         let probe = self.lock_file.open()?;
         self.node.ask(|node| {
             if relist {
-                self.inventory = node.relist(self.request.detail())?;
+                self.inventory = node.relist(self.request.look())?;
                 self.relist_at = Instant::now() + RELIST;
             }
             Chooser {
@@ -160,6 +160,15 @@ impl<'a, 'n> Search<'a, 'n> {
         let busy = self.rejected.iter().filter(|(_, why)| why.is_nvmls());
         busy.map(|(device, _)| device.uuid.clone()).collect()
     }
+
+    /// Those of these devices whose GPU does not answer.
+    fn silent<'u>(&self, uuids: impl Iterator<Item = &'u Uuid>) -> Vec<Uuid> {
+        let of_silent_gpu = |uuid: &&Uuid| {
+            let device = self.inventory.device(uuid);
+            device.is_some_and(|device| self.node.is_silent(device.gpu))
+        };
+        uuids.filter(of_silent_gpu).cloned().collect()
+    }
 }
 
 impl Seeker for Search<'_, '_> {
@@ -203,12 +212,16 @@ impl Seeker for Search<'_, '_> {
                     self.relist_at = self.relist_at.min(Instant::now() + RELIST_AGAIN);
                 }
                 self.note_rejected(rejected, may);
-                Ok(Tried::Busy(self.in_use()))
+                let in_use = self.in_use();
+                let silent = self.silent(in_use.iter());
+                Ok(Tried::Busy { in_use, silent })
             }
             Err(failure) => {
                 self.bear(failure, stale)?;
                 let devices = self.inventory.devices.iter();
-                Ok(Tried::Busy(devices.map(|d| d.uuid.clone()).collect()))
+                let in_use: Vec<Uuid> = devices.map(|d| d.uuid.clone()).collect();
+                let silent = self.silent(in_use.iter());
+                Ok(Tried::Busy { in_use, silent })
             }
         }
     }

@@ -38,8 +38,13 @@ const ASIDE: Duration = Duration::from_millis(250);
 pub enum Tried<F> {
     /// Served.
     Found(F),
-    /// Not: the devices that NVML shows in use.
-    Busy(Vec<Uuid>),
+    /// Not.
+    Busy {
+        /// The devices that NVML shows in use.
+        in_use: Vec<Uuid>,
+        /// Those of them whose GPU does not answer.
+        silent: Vec<Uuid>,
+    },
     /// This user may not have more at the moment.
     OverCap(Failure),
 }
@@ -252,9 +257,11 @@ impl<S: Seeker> Waiter<S> {
         match tried {
             Tried::Found(found) => return Ok(Some(found)),
             Tried::OverCap(failure) => self.over = Some(failure),
-            Tried::Busy(busy) => {
+            Tried::Busy { in_use, silent } => {
                 for uuid in &due {
-                    if busy.contains(uuid) {
+                    if silent.contains(uuid) {
+                        self.schedule.silent(uuid, later);
+                    } else if in_use.contains(uuid) {
                         self.schedule.busy(uuid, later);
                     } else {
                         self.schedule.lost(uuid, later);

@@ -26,7 +26,8 @@ pub fn granted(gpus: &BatchGpus, inventory: &Inventory) -> Option<Vec<Uuid>> {
     let is_all = match gpus.count {
         // Of a task that has fewer than its job: GPUs that are cut count as one each.
         Some(count) if is_constrained => open.len() <= count || parents.len() <= count,
-        Some(count) => open.len() == count,
+        // What does not answer may be the job's or not.
+        Some(count) => open.len() == count && inventory.silent.is_empty(),
         None => is_constrained,
     };
     if is_all {
@@ -53,14 +54,15 @@ fn numbered(gpus: &BatchGpus, inventory: &Inventory) -> Option<Vec<Uuid>> {
     if gpus.numbers.is_empty() || !counts_gpus || !agrees {
         return None;
     }
-    gpus.numbers
-        .iter()
-        .map(|number| {
-            let of_number = |device: &&Device| device.gpu == *number && device.usable;
-            let device = inventory.devices.iter().find(of_number)?;
-            Some(device.uuid.clone())
-        })
-        .collect()
+    // One that does not answer takes no job, and the others are the job's all the same.
+    let answer = |number: &&u32| inventory.silent_gpu(**number).is_none();
+    let named = gpus.numbers.iter().filter(answer).map(|number| {
+        let of_number = |device: &&Device| device.gpu == *number && device.usable;
+        let device = inventory.devices.iter().find(of_number)?;
+        Some(device.uuid.clone())
+    });
+    let named: Vec<Uuid> = named.collect::<Option<_>>()?;
+    (!named.is_empty()).then_some(named)
 }
 
 #[cfg(test)]
@@ -81,6 +83,7 @@ mod tests {
                 mig: slots.is_some(),
                 slots: slots.unwrap_or(0),
                 usable: true,
+                detail: None,
             });
             for slot in 0..slots.unwrap_or(1) {
                 let at = inventory.devices.len();

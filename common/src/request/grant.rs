@@ -2,13 +2,17 @@
 //! gave its job, resolved against the node. One that names nothing here is a failure with a
 //! remedy.
 
+use std::cell::LazyCell;
+
 use super::batch_grant;
 use crate::batch::BatchGpus;
 use crate::diag::Diag;
 use crate::error::{Failure, Kind};
+use crate::gpu_bus;
 use crate::ident::{Selector, Uuid};
 use crate::inventory::{Detail, Inventory};
 use crate::node::Node;
+use crate::nvml_client;
 use crate::settings::{Environment, Settings, WithoutGrant};
 use crate::visible::{self, Visible};
 
@@ -30,6 +34,10 @@ pub struct Grant {
     is_unnamed: bool,
     /// A line about a variable that named other devices.
     correction: Option<String>,
+    /// CUDA numbers GPUs by their PCI addresses.
+    order_by_pci: bool,
+    /// Why it is not certain which GPU an index of it means, if it is not.
+    unclear: Option<String>,
     /// Inside a batch job unsetting CUDA_VISIBLE_DEVICES is no remedy.
     batch_job: bool,
 }
@@ -56,6 +64,8 @@ impl Grant {
             batch_gpus,
             is_unnamed: false,
             correction: None,
+            order_by_pci: environment.order_by_pci,
+            unclear: None,
             batch_job: environment.batch_job,
         }
     }
@@ -65,19 +75,18 @@ impl Grant {
     /// # Errors
     ///
     /// None of them exists, or NVML does not list the node.
-    pub fn resolve(
-        &mut self,
-        node: &mut Node<'_>,
-        detail: Detail,
-    ) -> Result<Option<Vec<Uuid>>, Failure> {
+    pub fn resolve(&mut self, node: &mut Node<'_>) -> Result<Option<Vec<Uuid>>, Failure> {
         match &self.visible {
             Visible::Unset if self.batch_gpus.is_none() => return Ok(None),
             Visible::Nothing => return Err(self.empty()),
             _ => {}
         }
-        let inventory = node.inventory(detail)?;
+        let inventory = node.inventory(Detail::Place)?;
         let of_batch = self.batch_gpus.is_some();
         let granted = self.shown(&inventory);
+        if let Some(unclear) = self.unclear_index() {
+            return Err(unclear);
+        }
         if granted.as_ref().is_some_and(|granted| !granted.is_empty()) {
             return Ok(granted);
         }
@@ -91,7 +100,7 @@ impl Grant {
             Visible::Entries(entries) if !self.batch_job => index_of_mig(entries, &inventory),
             _ => None,
         };
-        Err(index.unwrap_or_else(|| self.vanished()))
+        Err(index.unwrap_or_else(|| self.vanished(&inventory)))
     }
 
     /// The devices, as far as they exist. Those of a job that has GPUs and no
@@ -106,8 +115,12 @@ impl Grant {
             Visible::Unset => None,
             Visible::Nothing => Some(Vec::new()),
             Visible::Entries(entries) => {
-                let named = visible::resolve(entries, inventory);
-                let instead = batch_grant::open_instead(&named, inventory);
+                // Looked at only where a GPU is silent.
+                let certain =
+                    LazyCell::new(|| self.order_by_pci && gpu_bus::has_all(inventory.gpus.len()));
+                let named = visible::resolve(entries, inventory, &|| *certain);
+                self.unclear = named.unclear;
+                let instead = batch_grant::open_instead(&named.devices, inventory);
                 if let Some(open) = instead.filter(|_| self.batch_job) {
                     self.correction = Some(format!(
                         "CUDA_VISIBLE_DEVICES={}: this task may not open that; it was given {}",
@@ -116,7 +129,7 @@ impl Grant {
                     ));
                     return Some(self.name_instead(open));
                 }
-                Some(named.into_iter().map(|device| device.uuid).collect())
+                Some(named.devices.into_iter().map(|d| d.uuid).collect())
             }
         }
     }
@@ -134,6 +147,16 @@ impl Grant {
         if let Some(line) = self.correction.take() {
             diag.warn(&line);
         }
+    }
+
+    /// The failure of an index of which it is not certain which GPU it means, once the grant
+    /// was resolved.
+    pub fn unclear_index(&self) -> Option<Failure> {
+        let why = self.unclear.as_ref()?;
+        let text = format!("CUDA_VISIBLE_DEVICES={}: {why}", self.value);
+        let hint = self
+            .remedy("a UUID is certain: CUDA_VISIBLE_DEVICES=UUID, with a UUID of getgpu --list");
+        Some(Failure::new(Kind::Nvml, text).hint(hint))
     }
 
     /// Whether there is a grant, of whatever origin.
@@ -169,7 +192,7 @@ impl Grant {
     /// know its first entry.
     pub fn empty(&self) -> Failure {
         if !visible::hides_all(&self.value) {
-            return self.vanished();
+            return self.vanished(&Inventory::default());
         }
         let shown = if self.value.is_empty() {
             "empty"
@@ -184,7 +207,13 @@ impl Grant {
     }
 
     /// A grant that no longer names anything here.
-    fn vanished(&self) -> Failure {
+    fn vanished(&self, inventory: &Inventory) -> Failure {
+        if let Some(silent) = inventory.nameless().next() {
+            let value = &self.value;
+            let text =
+                format!("CUDA_VISIBLE_DEVICES={value}: no such device answers here; {silent}");
+            return Failure::new(Kind::Nvml, text).hint(nvml_client::HANGS_OR_SICK);
+        }
         let shown: String = self.value.chars().take(60).collect();
         let dots = if shown.len() < self.value.len() {
             ".."

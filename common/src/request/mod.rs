@@ -12,6 +12,7 @@ use crate::inventory::{Detail, Device, Inventory};
 use crate::lock::{Level, LockFile, UNITS, Units, layout};
 use crate::nearest::Nearest;
 use crate::node::Node;
+use crate::nvml_client::Look;
 use crate::ownership::{self, Cover, Decision, OwnershipQuestion};
 use crate::pool::{Filter, Portion};
 use crate::procfs::namespaces;
@@ -154,6 +155,21 @@ impl Request {
             Detail::Size
         } else {
             self.filter.detail()
+        }
+    }
+
+    /// How much of the node this call has to know. Where the number of devices that a user may
+    /// have is limited, those on other GPUs count too, and a grant may name any GPU.
+    pub fn look(&self) -> Look<'_> {
+        let is_anywhere = self.cap.is_none() && !self.grant.exists();
+        Look {
+            detail: self.detail(),
+            gpus: self
+                .filter
+                .gpu_indices()
+                .filter(|_| is_anywhere)
+                .unwrap_or_default(),
+            filter: Some(&self.filter),
         }
     }
 
@@ -306,7 +322,11 @@ impl Request {
     ///
     /// The grant names nothing here, or NVML does not list the node.
     pub fn resolve_grant(&mut self, node: &mut Node<'_>) -> Result<(), Failure> {
-        self.filter.grant = self.grant.resolve(node, self.detail())?;
+        self.filter.grant = self.grant.resolve(node)?;
+        if self.filter.grant.is_some() {
+            // Of other devices than those of the grant no more is asked than their names.
+            node.inventory(self.look())?;
+        }
         Ok(())
     }
 

@@ -23,6 +23,8 @@ pub struct Environment {
     pub lock: Option<PathBuf>,
     /// CUDA_VISIBLE_DEVICES.
     pub visible: Option<OsString>,
+    /// CUDA numbers GPUs by their PCI addresses (CUDA_DEVICE_ORDER), and not the fastest first.
+    pub order_by_pci: bool,
     /// SLURM_JOB_ID, PBS_JOBID or LSB_JOBID is set, or SGE lists GPUs.
     pub batch_job: bool,
     /// The GPUs that the batch system says this job has.
@@ -104,6 +106,7 @@ impl Environment {
             user_file: config.map(|dir| dir.join("getgpu/config.toml")),
             lock: own("GETGPU_LOCK").map(PathBuf::from),
             visible: get("CUDA_VISIBLE_DEVICES"),
+            order_by_pci: get("CUDA_DEVICE_ORDER").is_some_and(|order| order == "PCI_BUS_ID"),
             batch_job: batch_job || batch_gpus.as_ref().is_some_and(|gpus| gpus.listed),
             batch_gpus,
             allocation_shell: get("SLURM_PROCID").is_none(),

@@ -91,6 +91,14 @@ impl<'r> Line<'r> {
         format!("{} {part}", if is_reserved { "res." } else { "+" })
     }
 
+    /// Why a device that no one holds is not known to be free.
+    pub fn why(&self) -> String {
+        if self.is_sharer || self.row.state != State::Unknown {
+            return String::new();
+        }
+        self.row.reason.clone().unwrap_or_default()
+    }
+
     /// Since when a device that is held has been empty, or that it is.
     pub fn empty(&self) -> String {
         if self.is_sharer || self.row.empty != Some(true) {

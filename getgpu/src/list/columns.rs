@@ -66,6 +66,7 @@ pub const COLUMNS: &[Column] = &[
     table("SINCE", |line| known(line.user().since.map(|since| line.ago(since)))).csv("since", |row| of_holders(row, |holder| holder.since.map(|since| since.to_string()))),
     table("UNTIL", |line| line.until()).when(When::IfSaid).csv("until", |row| of_holders(row, |holder| holder.until.map(|until| until.to_string()))),
     table("TAG", |line| text(line.holder.and_then(|holder| holder.tag.as_ref()))).when(When::IfSaid).least(6).csv("tags", |row| of_holders(row, |holder| holder.tag.clone())),
+    table("WHY", |line| line.why()).when(When::IfSaid).least(8).csv("reason", |row| text(row.reason.as_ref())),
     table("JOB", |line| line.job()).when(When::IfSaid).least(8).csv("jobs", |row| of_holders(row, |holder| holder.job.clone())),
 ];
 

@@ -25,7 +25,7 @@ pub fn free(
 }
 
 fn count(node: &mut Node<'_>, request: &mut Request, lock_file: &LockFile) -> Result<i64, Failure> {
-    let inventory = node.inventory(request.detail())?;
+    let inventory = node.inventory(request.look())?;
     request.show_grant(&inventory);
     request.cover = request.owned(lock_file, Some(&inventory)).cover();
     let probe = lock_file.open()?;
@@ -40,7 +40,7 @@ fn count(node: &mut Node<'_>, request: &mut Request, lock_file: &LockFile) -> Re
         let idle = places > 0
             && (confirmed
                 || request.cover.is_some()
-                || node.nvml()?.usage(&device.uuid, Detail::Uuid)?.activity == Activity::Idle);
+                || node.nvml()?.usage(device, Detail::Uuid)?.activity == Activity::Idle);
         free += if idle { places } else { 0 };
     }
     Ok(free)

@@ -18,12 +18,37 @@ struct Document<'a> {
     lock_shared: bool,
     waiting: usize,
     queue: &'a [Queued],
-    devices: &'a [Row],
+    devices: Vec<&'a Row>,
+    silent: Vec<Silent<'a>>,
     problems: &'a [String],
+}
+
+/// A GPU or MIG device that does not answer and has no known name.
+#[derive(Serialize)]
+struct Silent<'a> {
+    index: Option<usize>,
+    gpu: u32,
+    gpu_uuid: Option<&'a str>,
+    mig_index: Option<u32>,
+    reason: Option<&'a str>,
+}
+
+impl<'a> Silent<'a> {
+    fn of(row: &'a Row) -> Self {
+        Self {
+            index: row.index,
+            gpu: row.gpu,
+            gpu_uuid: row.gpu_uuid.as_deref(),
+            mig_index: row.mig_index,
+            reason: row.reason.as_deref(),
+        }
+    }
 }
 
 /// One line of JSON.
 pub fn text(listing: &Listing) -> String {
+    let (silent, devices): (Vec<&Row>, Vec<&Row>) =
+        listing.rows.iter().partition(|row| row.is_silent());
     let document = Document {
         schema: 1,
         host: nix::unistd::gethostname()
@@ -35,7 +60,8 @@ pub fn text(listing: &Listing) -> String {
         lock_shared: listing.lock_shared,
         waiting: listing.waiting,
         queue: &listing.queue,
-        devices: &listing.rows,
+        devices,
+        silent: silent.into_iter().map(Silent::of).collect(),
         problems: &listing.problems,
     };
     let mut text = serde_json::to_string(&document).unwrap_or_default();

@@ -21,7 +21,8 @@ use std::time::Duration;
 use getgpu_common::diag::{self, Verbosity};
 use getgpu_common::error::{Failure, Kind};
 use getgpu_common::ident::Uuid;
-use getgpu_common::inventory::{Detail, Gauge, Inventory};
+use getgpu_common::index_order::IndexOrder;
+use getgpu_common::inventory::{Detail, Device, Gauge, Inventory};
 use getgpu_common::lock::holders::{self, Holdings};
 use getgpu_common::lock::{LockFile, OfdLock, Range, Span, claimers, host_sharing, layout};
 use getgpu_common::node::Node;
@@ -190,25 +191,26 @@ fn warn(listing: &Listing, waiting: usize, level: Verbosity) {
 /// The device that has this index in the list. Without one nothing can be released, as
 /// with an unused tag, and a tag may be a number too.
 pub fn device_at(node: &mut Node<'_>, request: Request, index: usize) -> Result<Uuid, Failure> {
-    in_order(node, request)?
-        .into_iter()
-        .nth(index)
-        .ok_or_else(|| {
-            Failure::new(
-                Kind::NoneFree,
-                format!("no device {index}, and no tag of yours is called so"),
-            )
-            .hint("getgpu --list")
-        })
+    of_index(node, request, index)?.ok_or_else(|| {
+        Failure::new(
+            Kind::NoneFree,
+            format!("no device {index}, and no tag of yours is called so"),
+        )
+        .hint("getgpu --list")
+    })
 }
 
-/// The devices that have an index in the list.
-fn in_order(node: &mut Node<'_>, mut request: Request) -> Result<Vec<Uuid>, Failure> {
+fn of_index(
+    node: &mut Node<'_>,
+    mut request: Request,
+    index: usize,
+) -> Result<Option<Uuid>, Failure> {
     let inventory = node.ask(|node| node.inventory(Detail::Uuid))?;
     request.show_grant(&inventory);
-    let indexed = request.by_index().filter.indexed(&inventory);
-    let uuids = indexed.into_iter().map(|(device, _)| device.uuid.clone());
-    Ok(uuids.collect())
+    let request = request.by_index();
+    let order = IndexOrder::of(&request.filter, &inventory);
+    let device = order.devices().find(|(at, _)| *at == index);
+    Ok(device.map(|(_, device)| device.uuid.clone()))
 }
 
 impl Listing {
@@ -240,8 +242,8 @@ fn collect(
     let sorted = request.filter.sort(&inventory);
     let mut rows = Vec::new();
     let (held, is_held_elsewhere) = holdings(lock_file, &probe, &inventory)?;
-    let uuids = inventory.devices.iter().map(|device| device.uuid.clone());
-    let usages = node.nvml()?.usages(uuids.collect(), Detail::Full)?;
+    let devices: Vec<&Device> = inventory.devices.iter().collect();
+    let usages = node.nvml()?.usages(&devices, Detail::Full)?;
     let devices = inventory.devices.iter().zip(&sorted);
     for ((device, outside), (held, usage)) in devices.zip(held.into_iter().zip(usages)) {
         rows.push(rows::Row {
@@ -252,10 +254,17 @@ fn collect(
         });
     }
     let by_index = request.clone().by_index();
-    rows::number(&mut rows, &by_index.filter.indexed(&inventory));
+    let order = IndexOrder::of(&by_index.filter, &inventory);
+    rows::number(&mut rows, &order);
+    rows.extend(
+        inventory
+            .nameless()
+            .map(|silent| rows::Row::of_silent(silent, &inventory, &order)),
+    );
+    rows.sort_by_key(|row| (row.gpu, row.mig_index));
     let mut problems = crate::explain::problems(&request.filter, &inventory);
     // A device of a sick GPU is not gone.
-    if is_held_elsewhere && inventory.problems.is_empty() {
+    if is_held_elsewhere && inventory.troubles().is_empty() {
         problems.extend(gone::lines(lock_file, &inventory));
     }
     Ok(Listing {

@@ -77,19 +77,20 @@ fn gauge(text: &mut String, name: &str, help: &str, lines: impl IntoIterator<Ite
 
 pub fn text(listing: &Listing) -> String {
     let mut text = String::new();
+    let (silent, devices): (Vec<&Row>, Vec<&Row>) =
+        listing.rows.iter().partition(|row| row.is_silent());
     gauge(
         &mut text,
         "getgpu_device_state",
         "Whether the device is in this state.",
-        states(&listing.rows),
+        states(&devices),
     );
     for (name, help, value) in PER_DEVICE {
         gauge(
             &mut text,
             name,
             help,
-            listing
-                .rows
+            devices
                 .iter()
                 .filter_map(|row| value(row).map(|value| format!("{{{}}} {value}", labels(row)))),
         );
@@ -98,7 +99,7 @@ pub fn text(listing: &Listing) -> String {
         &mut text,
         "getgpu_device_held",
         "Part of the device that the user, and job, holds; 1 where not known.",
-        held(&listing.rows),
+        held(&devices),
     );
     gauge(
         &mut text,
@@ -107,6 +108,17 @@ pub fn text(listing: &Listing) -> String {
         super::summary::users(&listing.rows)
             .into_iter()
             .map(|(user, devices)| format!("{{user=\"{}\"}} {devices}", escaped(user))),
+    );
+    gauge(
+        &mut text,
+        "getgpu_gpu_silent",
+        "GPUs, and MIG devices, that do not answer NVML, so that their names are not known.",
+        silent.iter().map(|row| {
+            let slot = row
+                .mig_index
+                .map_or_else(String::new, |slot| slot.to_string());
+            format!("{{gpu=\"{}\",mig_index=\"{slot}\"}} 1", row.gpu)
+        }),
     );
     node(listing, &mut text);
     text
@@ -159,7 +171,7 @@ fn jobs_without_part(lock: &str) -> usize {
     marks.map_or(0, |marks| mark::jobs(marks).len())
 }
 
-fn states(rows: &[Row]) -> Vec<String> {
+fn states(rows: &[&Row]) -> Vec<String> {
     rows.iter()
         .flat_map(|row| {
             State::value_variants()
@@ -178,7 +190,7 @@ fn label(text: Option<&str>) -> String {
 }
 
 /// Who holds how much of each device; one user's several parts are one series.
-fn held(rows: &[Row]) -> Vec<String> {
+fn held(rows: &[&Row]) -> Vec<String> {
     let mut held: BTreeMap<String, f64> = BTreeMap::new();
     for row in rows {
         for holder in &row.holders {

@@ -2,6 +2,8 @@
 //! behind it. Pure but for the names of users.
 
 use clap::ValueEnum;
+use getgpu_common::gpu_listing::Silent;
+use getgpu_common::index_order::IndexOrder;
 use getgpu_common::inventory::{Activity, Device, Gauge, Gpu, Inventory, Usage};
 use getgpu_common::lock::UNITS;
 use getgpu_common::lock::holders::{self, Holder, Holdings};
@@ -124,6 +126,45 @@ impl Row {
     }
 }
 
+impl Row {
+    /// A GPU, or a MIG device, that does not answer: a row of its own, without a UUID unless
+    /// NVML told that of the GPU.
+    pub fn of_silent(silent: &Silent, inventory: &Inventory, order: &IndexOrder<'_>) -> Self {
+        let mut gpus = inventory.gpus.iter();
+        let gpu = gpus.find(|gpu| gpu.index == silent.gpu);
+        let gpu_uuid = gpu.and_then(|gpu| gpu.uuid.as_ref());
+        let uuid = gpu_uuid.filter(|_| silent.slot.is_none());
+        let index = order.silent().find(|(_, other)| *other == silent);
+        Self {
+            index: index.map(|(index, _)| index),
+            uuid: uuid.map(ToString::to_string).unwrap_or_default(),
+            gpu: silent.gpu,
+            gpu_uuid: gpu_uuid.map(ToString::to_string),
+            gpu_name: gpu.and_then(|gpu| gpu.name.clone()),
+            pci_bus_id: gpu.and_then(|gpu| gpu.pci_bus_id.clone()),
+            mig: silent.slot.is_some(),
+            gpu_instance: None,
+            compute_instance: None,
+            mig_index: silent.slot,
+            profile: None,
+            memory_total: None,
+            memory_used: None,
+            allowed: true,
+            usable: gpu.is_none_or(|gpu| gpu.usable),
+            excluded: false,
+            state: State::Unknown,
+            empty: None,
+            empty_since: None,
+            share_used: 0.0,
+            reason: Some(silent.reason.clone()),
+            holders: Vec::new(),
+            processes: Vec::new(),
+            outside: Some(Outside::Silent),
+            gauges: Vec::new(),
+        }
+    }
+}
+
 /// Whether a device that is held is unused.
 fn empty(held: &Holdings, activity: Activity) -> Option<bool> {
     match activity {
@@ -196,6 +237,11 @@ impl Row {
         }
     }
 
+    /// Whether it stands for what does not answer, and is no device that has a name.
+    pub fn is_silent(&self) -> bool {
+        self.outside == Some(Outside::Silent)
+    }
+
     /// Whether a call may choose it.
     pub const fn is_in_pool(&self) -> bool {
         self.outside.is_none()
@@ -212,11 +258,11 @@ impl Row {
     }
 }
 
-/// Numbers the rows of the devices that have an index, which are in its order.
-pub fn number(rows: &mut [Row], indexed: &[(&Device, Option<Outside>)]) {
+/// Numbers the rows of the devices that have an index.
+pub fn number(rows: &mut [Row], order: &IndexOrder<'_>) {
     for row in rows {
-        row.index = indexed
-            .iter()
-            .position(|(device, _)| device.uuid.as_str() == row.uuid);
+        let mut devices = order.devices();
+        let device = devices.find(|(_, device)| device.uuid.as_str() == row.uuid);
+        row.index = device.map(|(index, _)| index);
     }
 }

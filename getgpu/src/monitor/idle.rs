@@ -6,7 +6,7 @@ use std::time::{Duration, Instant};
 
 use getgpu_common::error::Failure;
 use getgpu_common::ident::Uuid;
-use getgpu_common::inventory::{Activity, Detail};
+use getgpu_common::inventory::{Activity, Detail, Inventory};
 use getgpu_common::lock::holder_args::Until;
 use getgpu_common::node::Node;
 use getgpu_common::settings::Settings;
@@ -19,14 +19,21 @@ use crate::invocation::node;
 use crate::release;
 
 /// Looks at everything that has a limit.
-pub fn check(held: &mut HeldDevices, settings: &Settings, limit: Duration) -> Result<(), Failure> {
+pub fn check(
+    held: &mut HeldDevices,
+    inventory: &Inventory,
+    settings: &Settings,
+    limit: Duration,
+) -> Result<(), Failure> {
     let leased = held.leased();
     let mut watched: Vec<&mut Held> = held.iter_mut().filter(|held| has_limit(held)).collect();
     if watched.is_empty() {
         return Ok(());
     }
     let found: Vec<bool> = node(settings).ask(|node| {
-        let looks = watched.iter().map(|held| is_empty(node, held, &leased));
+        let looks = watched
+            .iter()
+            .map(|held| is_empty(node, inventory, held, &leased));
         looks.collect()
     })?;
     for (held, empty) in watched.iter_mut().zip(found) {
@@ -49,10 +56,18 @@ fn has_limit(held: &Held) -> bool {
 }
 
 /// What NVML does not tell is not empty, and a reservation is used by a lease inside it.
-fn is_empty(node: &mut Node<'_>, held: &Held, leased: &[Uuid]) -> Result<bool, Failure> {
-    for device in &held.devices {
-        let leased_inside = !held.leased && leased.contains(device);
-        if leased_inside || node.nvml()?.usage(device, Detail::Uuid)?.activity != Activity::Idle {
+fn is_empty(
+    node: &mut Node<'_>,
+    inventory: &Inventory,
+    held: &Held,
+    leased: &[Uuid],
+) -> Result<bool, Failure> {
+    for uuid in &held.devices {
+        let leased_inside = !held.leased && leased.contains(uuid);
+        let Some(device) = inventory.device(uuid).filter(|_| !leased_inside) else {
+            return Ok(false);
+        };
+        if node.nvml()?.usage(device, Detail::Uuid)?.activity != Activity::Idle {
             return Ok(false);
         }
     }

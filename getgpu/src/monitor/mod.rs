@@ -16,7 +16,7 @@ use std::time::{Duration, Instant};
 use getgpu_common::diag::Diag;
 use getgpu_common::error::{Failure, Kind, reason};
 use getgpu_common::ident::Uuid;
-use getgpu_common::inventory::Detail;
+use getgpu_common::inventory::{Detail, Inventory};
 use getgpu_common::lock::{LockFile, OfdLock, Range};
 use getgpu_common::node_lock::find_lock_file;
 use getgpu_common::procfs::namespaces;
@@ -50,7 +50,7 @@ pub fn run(environment: &Environment, metrics: Option<&Path>, diag: &Diag) -> Re
     let mut monitor = Monitor {
         lock_file,
         settings,
-        devices: Vec::new(),
+        inventory: Inventory::default(),
         held: HeldDevices::default(),
         next_idle: Instant::now(),
     };
@@ -113,8 +113,8 @@ fn report(done: Result<(), Failure>, diag: &Diag) {
 struct Monitor {
     lock_file: LockFile,
     settings: Settings,
-    /// The devices of the node.
-    devices: Vec<Uuid>,
+    /// The node, as it was listed last.
+    inventory: Inventory,
     held: HeldDevices,
     /// When NVML is asked next whether held devices are used.
     next_idle: Instant,
@@ -128,16 +128,22 @@ impl Monitor {
             Err(failure) => diag.error(&failure),
         }
         match node(&self.settings).ask(|node| node.inventory(Detail::Uuid)) {
-            Ok(inventory) => {
-                let uuids = inventory.devices.iter().map(|device| device.uuid.clone());
-                self.devices = uuids.collect();
-            }
+            Ok(inventory) => self.take(&inventory),
             Err(failure) => diag.error(&failure),
         }
     }
 
+    /// Takes a new list, with what was known of GPUs that do not answer now.
+    fn take(&mut self, inventory: &Inventory) {
+        let mut listed = inventory.clone();
+        listed.keep_silent(&self.inventory);
+        self.inventory = listed;
+    }
+
     fn check(&mut self) -> Result<(), Failure> {
-        let ended = self.held.update(&self.lock_file, &self.devices)?;
+        let devices = self.inventory.devices.iter();
+        let devices: Vec<Uuid> = devices.map(|device| device.uuid.clone()).collect();
+        let ended = self.held.update(&self.lock_file, &devices)?;
         if self.settings.log == Log::Syslog {
             ended.iter().for_each(held::Held::log_end);
         }
@@ -146,7 +152,7 @@ impl Monitor {
         };
         if self.next_idle <= Instant::now() {
             self.next_idle = Instant::now() + spell::between_looks(limit);
-            idle::check(&mut self.held, &self.settings, limit)?;
+            idle::check(&mut self.held, &self.inventory, &self.settings, limit)?;
         }
         Ok(())
     }

@@ -4,7 +4,7 @@
 
 use getgpu_common::error::{Failure, Kind};
 use getgpu_common::ident::Uuid;
-use getgpu_common::inventory::Detail;
+
 use getgpu_common::job::Job;
 use getgpu_common::lock::{Span, occupancy, ownership_proof};
 use getgpu_common::request::grant::Grant;
@@ -95,7 +95,7 @@ struct TaskGrant {
 fn granted(context: &Context) -> Result<TaskGrant, Failure> {
     let settings = &context.loaded.settings;
     let mut grant = Grant::read(settings, &context.environment, false);
-    let devices = node(settings).ask(|node| grant.resolve(node, Detail::Place))?;
+    let devices = node(settings).ask(|node| grant.resolve(node))?;
     Ok(TaskGrant {
         devices: devices.unwrap_or_default(),
         is_named: grant.is_named_by_variable(),

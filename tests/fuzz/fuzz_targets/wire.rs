@@ -3,12 +3,12 @@
 #![no_main]
 
 use getgpu_common::error::Failure;
+use getgpu_common::gpu_listing::GpuListing;
 use getgpu_common::ident::Uuid;
-use getgpu_common::inventory::Inventory;
 use getgpu_common::nvml_client::wire::Request;
 use libfuzzer_sys::fuzz_target;
 
-type Answer = Result<Inventory, Failure>;
+type Answer = Result<GpuListing, Failure>;
 
 fuzz_target!(|bytes: &[u8]| {
     if let Ok(answer) = serde_json::from_slice::<Answer>(bytes) {
@@ -18,8 +18,8 @@ fuzz_target!(|bytes: &[u8]| {
             serde_json::from_slice::<Answer>(&line).expect("the same"),
             answer
         );
-        if let Ok(inventory) = &answer {
-            for device in &inventory.devices {
+        if let Ok(listing) = &answer {
+            for device in &listing.devices {
                 assert_eq!(
                     Uuid::parse(device.uuid.as_str()).as_ref(),
                     Some(&device.uuid)

@@ -12,3 +12,4 @@ mod drivers;
 mod failing_library;
 mod hostile_library;
 mod nvml_hangs;
+mod silent_gpus;

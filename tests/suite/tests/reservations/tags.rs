@@ -136,7 +136,7 @@ fn a_tag_is_only_a_name() {
             "{tag}: {outcome:#?}"
         );
         outcome.says(&[]);
-        sandbox.assert_clean(Duration::from_secs(2));
+        sandbox.assert_clean();
     }
 }
 

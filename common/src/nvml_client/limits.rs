@@ -1,0 +1,102 @@
+//! How long NVML may take: in all (`nvml_timeout`), and for one question about one GPU, so
+//! that a GPU that hangs leaves time for the others. Pure.
+
+use std::time::{Duration, Instant};
+
+/// One question about a GPU may take this part of the limit.
+const QUESTION: u32 = 6;
+/// The first one may take this part: it attaches the GPU, which takes seconds where
+/// persistence mode is off.
+const FIRST_QUESTION: u32 = 5;
+/// This part of the limit is kept for closing the library.
+const CLOSING: u32 = 6;
+/// This part is kept for questions about the GPUs that are listed by then: where all of them
+/// are slow, one of those is chosen.
+const CHOOSING: u32 = 3;
+
+/// The limits of a session that began at some instant.
+#[derive(Clone, Copy, Debug)]
+pub struct Limits {
+    began: Instant,
+    /// All that NVML may take.
+    pub all: Duration,
+}
+
+/// Whether a session has asked about a GPU before.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Touch {
+    First,
+    Again,
+}
+
+/// What a question is for.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Purpose {
+    /// It lists a GPU.
+    List,
+    /// It is about devices that are listed, or looks at one GPU alone.
+    Choose,
+}
+
+impl Limits {
+    /// Those of a session that begins now.
+    pub fn from(now: Instant, all: Duration) -> Self {
+        Self { began: now, all }
+    }
+
+    /// When the session is over.
+    pub fn deadline(&self) -> Instant {
+        self.began + self.all
+    }
+
+    /// How long a question about a GPU may take now; none if there is no time left for one.
+    pub fn of_question(&self, purpose: Purpose, touch: Touch, now: Instant) -> Option<Duration> {
+        let kept = match purpose {
+            Purpose::List => CHOOSING,
+            Purpose::Choose => CLOSING,
+        };
+        let part = match touch {
+            Touch::First => FIRST_QUESTION,
+            Touch::Again => QUESTION,
+        };
+        let left = (self.deadline() - self.all / kept).saturating_duration_since(now);
+        let whole = self.all / part;
+        // A GPU that is slow must not be taken for one that hangs for lack of time: then the
+        // process that has attached the others would be given up.
+        let least = match purpose {
+            Purpose::List => whole,
+            Purpose::Choose => Duration::from_nanos(1),
+        };
+        (left >= least).then(|| left.min(whole))
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_gpu_has_a_part_of_the_limit() {
+        let (began, seconds) = (Instant::now(), Duration::from_secs);
+        let limits = Limits::from(began, seconds(30));
+        let at = |passed| began + seconds(passed);
+        #[rustfmt::skip]
+        let cases = [
+            (Purpose::List, Touch::First, 0, Some(6)), (Purpose::List, Touch::Again, 0, Some(5)),
+            (Purpose::List, Touch::First, 14, Some(6)), (Purpose::List, Touch::First, 15, None),
+            (Purpose::List, Touch::Again, 15, Some(5)), (Purpose::List, Touch::Again, 16, None),
+            (Purpose::Choose, Touch::First, 18, Some(6)), (Purpose::Choose, Touch::Again, 20, Some(5)),
+            (Purpose::Choose, Touch::Again, 24, Some(1)),
+            (Purpose::Choose, Touch::First, 25, None), (Purpose::Choose, Touch::Again, 40, None),
+        ];
+        for (purpose, touch, passed, limit) in cases {
+            let found = limits.of_question(purpose, touch, at(passed));
+            assert_eq!(
+                found,
+                limit.map(seconds),
+                "{purpose:?} {touch:?} after {passed} s"
+            );
+        }
+        assert_eq!(limits.deadline(), at(30));
+    }
+}
