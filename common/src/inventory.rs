@@ -7,6 +7,7 @@ use serde::{Deserialize, Serialize};
 
 use crate::cpus::CpuSet;
 use crate::gpu_listing::Silent;
+use crate::health::Health;
 use crate::ident::Uuid;
 
 /// What a GPU does now, for people.
@@ -126,6 +127,8 @@ pub enum Activity {
     Busy,
     /// NVML will not tell. Never free.
     Unknown,
+    /// No process, but CUDA cannot or should not start there. Never free.
+    Unhealthy,
 }
 
 /// A device's use, with its witnesses.
@@ -138,6 +141,8 @@ pub struct Usage {
     pub processes: Vec<Process>,
     /// Memory, if it was asked for and told.
     pub memory: Option<Memory>,
+    /// What NVML says of its health: asked of a device that nothing uses, or for people.
+    pub health: Health,
 }
 
 impl Usage {
@@ -148,6 +153,34 @@ impl Usage {
             reason: None,
             processes: Vec::new(),
             memory: None,
+            health: Health {
+                compute_mode: None,
+                ailments: Vec::new(),
+            },
+        }
+    }
+
+    /// The same with this health. One that is in use is that first.
+    #[must_use]
+    pub fn with(self, health: Health) -> Self {
+        let health = if health.ailments.is_empty() && !self.health.ailments.is_empty() {
+            Health {
+                ailments: self.health.ailments,
+                ..health
+            }
+        } else {
+            health
+        };
+        let objection = health
+            .objection()
+            .filter(|_| self.activity != Activity::Busy);
+        let activity = objection.map_or(self.activity, |_| Activity::Unhealthy);
+        let reason = objection.map(|ailment| ailment.text().to_owned());
+        Self {
+            activity,
+            reason: reason.or(self.reason),
+            health,
+            ..self
         }
     }
 

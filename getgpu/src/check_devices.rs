@@ -12,6 +12,7 @@ use getgpu_common::node::Node;
 use getgpu_common::quantity::counted;
 use getgpu_common::settings::Settings;
 
+use crate::check_health::NodeHealth;
 use crate::findings::Findings;
 use crate::invocation::node;
 
@@ -27,9 +28,10 @@ pub fn check(
     let scanned = node(settings).ask(|node| {
         let inventory = node.inventory(Detail::Full)?;
         let silent = silent(node, &inventory, lock_file)?;
-        Ok((inventory, silent))
+        let health = NodeHealth::ask(node, &inventory)?;
+        Ok((inventory, silent, health))
     });
-    let (inventory, silent) = match scanned {
+    let (inventory, silent, health) = match scanned {
         Ok(found) => found,
         Err(failure) => {
             let remedy =
@@ -55,6 +57,7 @@ pub fn check(
         findings.wrong("driver", problem, remedy);
     }
     report_silent(&silent, findings);
+    health.report(findings);
     count_devices(&inventory, findings);
     empty_gpus(&inventory, findings);
     closed_devices(&inventory, findings);

@@ -68,6 +68,7 @@ pub fn passed_over(
         }
         Some(Rejected::Busy(reason)) => format!("busy: {reason}"),
         Some(Rejected::Unknown(reason)) => format!("unknown: {reason}"),
+        Some(Rejected::Unhealthy(reason)) => format!("unhealthy: {reason}"),
     };
     format!("{}: {why}", name(device))
 }

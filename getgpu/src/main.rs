@@ -11,6 +11,7 @@ mod call;
 mod caller;
 mod check;
 mod check_devices;
+mod check_health;
 mod check_hook;
 mod choose;
 mod explain;

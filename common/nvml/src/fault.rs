@@ -25,6 +25,10 @@ pub const DRIVER_NOT_LOADED: u32 = 9;
 /// NVML_ERROR_FUNCTION_NOT_FOUND; also stands for a symbol that the library does not
 /// have.
 pub const FUNCTION_NOT_FOUND: u32 = 13;
+/// NVML_ERROR_GPU_IS_LOST
+pub const GPU_IS_LOST: u32 = 15;
+/// NVML_ERROR_RESET_REQUIRED
+pub const RESET_REQUIRED: u32 = 16;
 /// NVML_ERROR_LIB_RM_VERSION_MISMATCH
 pub const VERSION_MISMATCH: u32 = 18;
 /// NVML_ERROR_ARGUMENT_VERSION_MISMATCH

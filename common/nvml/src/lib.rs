@@ -1,13 +1,14 @@
 //! Asking NVML: runs only in the short process that `ask` starts, never in one that
 //! becomes the user's program. `library` loads it, `raw` holds the calls that
 //! nvml-wrapper lacks, `session` walks GPUs and MIG devices, `usage` judges, `affinity`
-//! tells the CPUs, `gauges` how warm and busy a GPU is, `serve` answers requests.
+//! tells the CPUs, `health` whether a GPU is well, `gauges` how warm and busy a GPU is, `serve` answers requests.
 
 mod affinity;
 mod answers;
 mod device_files;
 pub mod fault;
 mod gauges;
+mod health;
 mod judge;
 mod library;
 mod memory;

@@ -14,7 +14,7 @@ use serde::Serialize;
 use super::fault::Fault;
 use super::library;
 use super::session::Session;
-use super::{affinity, gauges, usage};
+use super::{affinity, gauges, health, usage};
 
 /// Serves until `Quit` or the end of the requests.
 pub fn serve(channel: &File) {
@@ -73,6 +73,14 @@ fn answer(channel: &File, session: &mut Session<'_>, rules: &Rules, request: Req
             )
         }
         Request::Cpus { device } => tell(channel, affinity::cpus(session, &device)),
+        Request::Health { device } => {
+            let place = session.place(&device);
+            tell(
+                channel,
+                place.map(|place| health::health(session, place, Detail::Full)),
+            )
+        }
+        Request::Persistence { gpu } => tell(channel, Ok(health::persistence(session, gpu))),
         Request::Gauge { gpu, gauge } => tell(channel, Ok(gauges::gauge(session, gpu, gauge))),
         Request::Quit | Request::Open { .. } => false,
     }

@@ -11,6 +11,7 @@ use super::answers::{has_mig, is_usable, mig_slots, not_a_uuid, profile_of};
 use super::fault::{self, Fault, ask, with_retries};
 use super::{device_files, memory, raw};
 use getgpu_common::gpu_listing::{GpuListing, Silent};
+use getgpu_common::health::Ailment;
 use getgpu_common::ident::Uuid;
 use getgpu_common::inventory::{Detail, Device, Gpu, Memory};
 use getgpu_common::nvml_client::wire::Asked;
@@ -36,6 +37,8 @@ pub(super) struct Session<'n> {
     /// What was told of MIG devices and does not change while the session lives.
     instances: HashMap<(u32, u32), (u32, u32)>,
     profiles: HashMap<(u32, u32), Option<String>>,
+    /// What is wrong with GPUs that were asked.
+    ailments: HashMap<u32, Vec<Ailment>>,
     /// The memory that a scan was told, for the question about the use that follows it.
     memories: HashMap<Place, Memory>,
     nodes: bool,
@@ -52,6 +55,7 @@ impl<'n> Session<'n> {
             minors: HashMap::new(),
             instances: HashMap::new(),
             profiles: HashMap::new(),
+            ailments: HashMap::new(),
             memories: HashMap::new(),
             nodes: device_files::exist(),
         }
@@ -287,6 +291,20 @@ impl<'n> Session<'n> {
             }
             Err(_) => memory::by_attributes(handle),
         }
+    }
+
+    /// What is wrong with a GPU, asked once in a session.
+    pub(super) fn ailments(
+        &mut self,
+        gpu: u32,
+        ask: impl FnOnce(&Self) -> Vec<Ailment>,
+    ) -> Vec<Ailment> {
+        if let Some(known) = self.ailments.get(&gpu) {
+            return known.clone();
+        }
+        let found = ask(self);
+        self.ailments.insert(gpu, found.clone());
+        found
     }
 
     /// What the last scan was told of a device's memory, once.

@@ -7,11 +7,13 @@ use std::rc::Rc;
 use nvml_wrapper::Device as Handle;
 
 use super::fault::{Fault, with_retries};
+use super::health;
 use super::judge::judge;
 use super::memory;
 use super::processes::Entry;
 use super::raw::{self, List};
 use super::session::Session;
+use getgpu_common::health::Health;
 use getgpu_common::inventory::{Activity, Detail, Memory, Process, Usage};
 use getgpu_common::mig_profile;
 use getgpu_common::nvml_client::rules::Rules;
@@ -32,8 +34,31 @@ impl Questioned<'_> {
     }
 }
 
-/// The use of one device.
+/// The use of one device, and its health where that can decide or everything is wanted. A GPU
+/// that a call found lost, or in need of a reset, is not well, whatever was asked.
 pub(super) fn usage(
+    session: &mut Session<'_>,
+    rules: &Rules,
+    device: &Asked,
+    detail: Detail,
+) -> Result<Usage, Fault> {
+    let place = session.place(device)?;
+    let mut usage = use_of(session, rules, device, detail).or_else(|fault| {
+        let ailment = health::of_fault(&fault).ok_or(fault)?;
+        Ok(Usage::idle().with(Health {
+            ailments: vec![ailment],
+            ..Health::default()
+        }))
+    })?;
+    let is_asked = usage.activity == Activity::Idle && usage.health.ailments.is_empty();
+    if is_asked || detail >= Detail::Full {
+        usage = usage.with(health::health(session, place, detail));
+    }
+    Ok(usage)
+}
+
+/// The use of one device.
+fn use_of(
     session: &mut Session<'_>,
     rules: &Rules,
     device: &Asked,
@@ -47,6 +72,11 @@ pub(super) fn usage(
         detail,
     };
     let processes = processes(session, rules, asked);
+    if let Err(fault) = &processes
+        && health::of_fault(fault).is_some()
+    {
+        return Err(fault.clone());
+    }
     let scanned = asked
         .wants_all()
         .then(|| session.scanned_memory(gpu, slot))
@@ -75,6 +105,11 @@ pub(super) fn usage(
         if scanned.is_some() && verdict.activity != Activity::Idle && !busy {
             memory = memory::memory(session.nvml, &asked.handle);
             verdict = judged(session, &memory);
+        }
+        if let Err(fault) = &memory
+            && health::of_fault(fault).is_some()
+        {
+            return Err(fault.clone());
         }
         (memory.ok(), verdict)
     };

@@ -319,6 +319,16 @@ impl Chooser<'_, '_> {
         ))
     }
 
+    /// Whether another program has its share of a device that is for one program at a time.
+    fn is_exclusive_and_used(&mut self, probe: &OfdLock, device: &Device) -> Result<bool, Failure> {
+        let span = Span::of(&device.uuid);
+        let used = Occupancy::read(probe, self.request.level(), span)?;
+        if used.confirmed.is_empty() && !(self.request.cover.is_none() && shared(probe, device)?) {
+            return Ok(false);
+        }
+        Ok(self.node.nvml()?.health(device)?.is_exclusive())
+    }
+
     /// Tries one device: a look that other calls do not see, the claim, and NVML last,
     /// while the claim keeps others away.
     pub fn try_device(
@@ -334,6 +344,9 @@ impl Chooser<'_, '_> {
         // A device that this call owns already is not asked about, nor is a device on
         // which others have their shares: these make it busy.
         let part = !claim.units().is_whole();
+        if part && !self.request.mps && self.is_exclusive_and_used(probe, device)? {
+            return Ok(Offer::Rejected(Rejected::Unhealthy(ONE_PROGRAM.into())));
+        }
         if self.request.cover.is_some() || (part && shared(probe, device)?) {
             return Ok(Offer::Available(claim));
         }
@@ -347,6 +360,9 @@ impl Chooser<'_, '_> {
         })
     }
 }
+
+/// Why a second share of a device is not handed out.
+const ONE_PROGRAM: &str = "compute mode Exclusive_Process: one program at a time, and another one has its share; --mps shares it";
 
 /// Whether a part of the device is confirmed.
 fn shared(probe: &OfdLock, device: &Device) -> Result<bool, Failure> {

@@ -38,6 +38,8 @@ pub enum Rejected {
     Busy(String),
     /// NVML would not tell.
     Unknown(String),
+    /// CUDA cannot or should not start there.
+    Unhealthy(String),
 }
 
 impl Rejected {
@@ -48,7 +50,7 @@ impl Rejected {
 
     /// Whether the reason is what NVML said, or that it said nothing.
     pub fn is_nvmls(&self) -> bool {
-        matches!(self, Self::Busy(_) | Self::Unknown(_))
+        matches!(self, Self::Busy(_) | Self::Unknown(_) | Self::Unhealthy(_))
     }
 }
 
@@ -67,6 +69,8 @@ pub struct RejectionReport {
     pub other: usize,
     /// NVML would not tell.
     pub unknown: usize,
+    /// CUDA cannot or should not start there.
+    pub unhealthy: usize,
     /// Free, but fewer than are wanted.
     pub free: usize,
 }
@@ -80,6 +84,7 @@ impl RejectionReport {
                 Rejected::TooFew => report.free += 1,
                 Rejected::Busy(_) => report.other += 1,
                 Rejected::Unknown(_) => report.unknown += 1,
+                Rejected::Unhealthy(_) => report.unhealthy += 1,
                 Rejected::Taken | Rejected::Tentative | Rejected::NoRoom => {
                     report.count_holder(probe, Span::of(&device.uuid));
                 }
@@ -105,7 +110,12 @@ impl RejectionReport {
     }
 
     fn in_use(&self) -> usize {
-        self.users.values().sum::<usize>() + self.leased + self.reserved + self.other + self.unknown
+        self.users.values().sum::<usize>()
+            + self.leased
+            + self.reserved
+            + self.other
+            + self.unknown
+            + self.unhealthy
     }
 
     /// `7 of 7 in use (ana 3, ben 2, reserved 1, other programs 1)`
@@ -117,6 +127,7 @@ impl RejectionReport {
             ("reserved", self.reserved),
             ("other programs", self.other),
             ("unknown to NVML", self.unknown),
+            ("unhealthy", self.unhealthy),
         ];
         let parts: Vec<String> = named
             .chain(rest)
@@ -156,6 +167,7 @@ pub fn objection(usage: Usage) -> Option<Rejected> {
         Activity::Idle => None,
         Activity::Busy => Some(Rejected::Busy(reason)),
         Activity::Unknown => Some(Rejected::Unknown(reason)),
+        Activity::Unhealthy => Some(Rejected::Unhealthy(reason)),
     }
 }
 

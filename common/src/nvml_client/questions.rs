@@ -8,6 +8,7 @@ use super::wire::{Asked, Request};
 use super::{Client, broken};
 use crate::cpus::CpuSet;
 use crate::error::Failure;
+use crate::health::Health;
 use crate::ident::Uuid;
 use crate::inventory::{Detail, Device, Gauge, Gpu, Usage};
 
@@ -67,6 +68,21 @@ impl Client<'_> {
             Ok(told) => usages(told, wanted),
             Err(failure) => Ok(vec![Usage::unknown(failure.message); wanted]),
         }
+    }
+
+    /// The health of a device; nothing if NVML does not tell.
+    pub fn health(&mut self, device: &Device) -> Result<Health, Failure> {
+        let request = Request::Health {
+            device: device.into(),
+        };
+        Ok(self.ask_gpu(device.gpu, &request)?.unwrap_or_default())
+    }
+
+    /// Whether the driver stays attached to a GPU that no process uses; none if NVML does not
+    /// tell.
+    pub fn persistence(&mut self, gpu: u32) -> Result<Option<bool>, Failure> {
+        let told = self.ask_gpu(gpu, &Request::Persistence { gpu })?;
+        Ok(told.unwrap_or_default())
     }
 
     /// Notes of each device which CPUs are near its GPU, where NVML tells. A GPU is asked

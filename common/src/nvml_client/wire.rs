@@ -52,6 +52,10 @@ pub enum Request {
     },
     /// Which CPUs are near the GPU of a device.
     Cpus { device: Asked },
+    /// Whether a device is well.
+    Health { device: Asked },
+    /// Whether persistence mode of a GPU is on; none: NVML does not tell.
+    Persistence { gpu: u32 },
     /// One number of a GPU, by NVML index; none: NVML does not tell.
     Gauge { gpu: u32, gauge: Gauge },
     /// Shut the library down.

@@ -4,6 +4,7 @@
 use super::*;
 use crate::error::{Failure, Kind};
 use crate::gpu_listing::{GpuListing, Silent};
+use crate::health::{Ailment, ComputeMode, Health};
 use crate::inventory::{Activity, Gpu, Memory, Process, Usage};
 
 /// An answer with everything that answers have.
@@ -63,6 +64,10 @@ fn full() -> Answer {
             total: u64::MAX,
             used: 1,
         }),
+        health: Health {
+            compute_mode: Some(ComputeMode::Prohibited),
+            ailments: Ailment::ALL.to_vec(),
+        },
     };
     let silent = Silent {
         gpu: u32::MAX,

@@ -47,6 +47,8 @@ pub struct Request {
     /// A device's memory is wanted although it decides nothing: an MPS client is told its
     /// part of it.
     pub memory: bool,
+    /// The program is a client of an MPS daemon, which is the one program of its device.
+    pub mps: bool,
     /// The most devices that this user may have at a time.
     cap: Option<u32>,
 }
@@ -118,6 +120,7 @@ impl Request {
             cover: None,
             // What ranks share is known only when they have been counted.
             memory: settings.mps && (settings.share.is_some() || settings.share_auto),
+            mps: settings.mps,
             placement: Placement::default(),
             user: nix::unistd::geteuid().as_raw(),
             lease_of: None,

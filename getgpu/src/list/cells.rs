@@ -3,6 +3,7 @@
 
 use std::time::Duration;
 
+use getgpu_common::health::Health;
 use getgpu_common::inventory::Gauge;
 use getgpu_common::job::Job;
 use getgpu_common::lock::holders::Holder;
@@ -91,12 +92,16 @@ impl<'r> Line<'r> {
         format!("{} {part}", if is_reserved { "res." } else { "+" })
     }
 
-    /// Why a device that no one holds is not known to be free.
+    /// Why a device that no one holds is not known to be free, and what is wrong with its GPU.
     pub fn why(&self) -> String {
-        if self.is_sharer || self.row.state != State::Unknown {
-            return String::new();
-        }
-        self.row.reason.clone().unwrap_or_default()
+        let is_reason = matches!(self.row.state, State::Unknown | State::Unhealthy);
+        let text = self.row.reason.clone().filter(|_| is_reason);
+        let health = Health {
+            ailments: self.row.health.clone(),
+            ..Health::default()
+        };
+        let text = text.or_else(|| health.text()).filter(|_| !self.is_sharer);
+        text.unwrap_or_default()
     }
 
     /// Since when a device that is held has been empty, or that it is.
@@ -235,6 +240,8 @@ fn state(row: &Row) -> String {
         State::Reserved => "reserved".into(),
         State::Busy => "busy".into(),
         State::Unknown => "unknown".into(),
+        State::Unhealthy if row.excluded => "sick".into(),
+        State::Unhealthy => "unhealthy".into(),
         State::Claimed => "claimed".into(),
         State::Free if row.excluded => "excluded".into(),
         State::Free if !row.allowed => "not listed".into(),

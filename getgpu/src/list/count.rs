@@ -37,11 +37,22 @@ fn count(node: &mut Node<'_>, request: &mut Request, lock_file: &LockFile) -> Re
             .is_empty();
         // As in a choice: not asked where others have their shares, nor inside what this
         // call owns.
-        let idle = places > 0
-            && (confirmed
-                || request.cover.is_some()
-                || node.nvml()?.usage(device, Detail::Uuid)?.activity == Activity::Idle);
-        free += if idle { places } else { 0 };
+        free += match places {
+            0 => 0,
+            places if confirmed || request.cover.is_some() => {
+                let is_part = request.filter.share.is_some() && !request.mps;
+                let is_full = confirmed && is_part && node.nvml()?.health(device)?.is_exclusive();
+                if is_full { 0 } else { places }
+            }
+            places => {
+                let usage = node.nvml()?.usage(device, Detail::Uuid)?;
+                match usage.activity {
+                    Activity::Idle if usage.health.is_exclusive() && !request.mps => 1,
+                    Activity::Idle => places,
+                    _ => 0,
+                }
+            }
+        };
     }
     Ok(free)
 }

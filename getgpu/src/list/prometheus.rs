@@ -111,6 +111,16 @@ pub fn text(listing: &Listing) -> String {
     );
     gauge(
         &mut text,
+        "getgpu_device_ailment",
+        "What NVML says is wrong with the device's GPU, or set on it.",
+        devices.iter().flat_map(|row| {
+            let labels = labels(row);
+            let ailments = row.health.iter().map(|ailment| ailment.word());
+            ailments.map(move |word| format!("{{{labels},ailment=\"{word}\"}} 1"))
+        }),
+    );
+    gauge(
+        &mut text,
         "getgpu_gpu_silent",
         "GPUs, and MIG devices, that do not answer NVML, so that their names are not known.",
         silent.iter().map(|row| {

@@ -3,6 +3,7 @@
 
 use clap::ValueEnum;
 use getgpu_common::gpu_listing::Silent;
+use getgpu_common::health::{Ailment, ComputeMode};
 use getgpu_common::index_order::IndexOrder;
 use getgpu_common::inventory::{Activity, Device, Gauge, Gpu, Inventory, Usage};
 use getgpu_common::lock::UNITS;
@@ -27,6 +28,8 @@ pub enum State {
     Busy,
     /// NVML will not tell.
     Unknown,
+    /// CUDA cannot or should not start there.
+    Unhealthy,
     /// A call is just taking it, or keeps others from taking it.
     Claimed,
     /// Free, if it is in the pool.
@@ -77,6 +80,9 @@ pub struct Row {
     pub state: State,
     pub share_used: f64,
     pub reason: Option<String>,
+    pub compute_mode: Option<ComputeMode>,
+    /// What is wrong with its GPU, or set on it.
+    pub health: Vec<Ailment>,
     /// Held, although NVML shows that no process uses it now; null if it is not held, or
     /// NVML does not tell.
     pub empty: Option<bool>,
@@ -117,7 +123,9 @@ impl Row {
             empty: empty(&held, usage.activity),
             empty_since: None,
             share_used: held.used as f64 / UNITS as f64,
-            reason: usage.reason,
+            reason: usage.reason.or_else(|| usage.health.text()),
+            compute_mode: usage.health.compute_mode,
+            health: usage.health.ailments,
             holders: held.holders,
             processes: usage.processes.iter().map(process).collect(),
             outside: None,
@@ -157,6 +165,8 @@ impl Row {
             empty_since: None,
             share_used: 0.0,
             reason: Some(silent.reason.clone()),
+            compute_mode: None,
+            health: Vec::new(),
             holders: Vec::new(),
             processes: Vec::new(),
             outside: Some(Outside::Silent),
@@ -171,7 +181,7 @@ fn empty(held: &Holdings, activity: Activity) -> Option<bool> {
         _ if held.used == 0 => None,
         Activity::Idle => Some(true),
         Activity::Busy => Some(false),
-        Activity::Unknown => None,
+        Activity::Unknown | Activity::Unhealthy => None,
     }
 }
 
@@ -188,6 +198,7 @@ fn state(held: &Holdings, activity: Activity) -> State {
     match activity {
         Activity::Busy => State::Busy,
         Activity::Unknown => State::Unknown,
+        Activity::Unhealthy => State::Unhealthy,
         Activity::Idle if held.claimed() => State::Claimed,
         Activity::Idle => State::Free,
     }

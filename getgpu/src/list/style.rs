@@ -74,7 +74,7 @@ impl Style {
             State::Leased | State::Shared => "33",
             State::Reserved | State::Claimed => "36",
             State::Busy => "31",
-            State::Unknown => "35",
+            State::Unknown | State::Unhealthy => "35",
         };
         self.paint(text, code)
     }

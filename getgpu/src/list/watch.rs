@@ -31,6 +31,7 @@ reserved    kept for a program that has not started, or by --hold
 busy        used by a program that did not ask here
 claimed     a call is about to take it
 unknown     NVML does not say whether it is in use
+unhealthy   CUDA cannot or should not start there: WHY says what is wrong
 excluded    not handed out: the administrator excludes it; (x) marks one that is in use
 not listed  not handed out: not on the site's list
 not usable  not handed out: this process may not open it

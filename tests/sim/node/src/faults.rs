@@ -26,6 +26,8 @@ pub struct Faults {
     pub process: Vec<FakeProcess>,
     /// Memory figures that do not follow from the inventory.
     pub memory: Vec<MemoryFault>,
+    /// GPUs and devices that are not well.
+    pub health: Vec<HealthFault>,
     /// Calls that fail, hang or worse. The first that matches acts.
     pub rule: Vec<Rule>,
 }
@@ -78,6 +80,39 @@ pub struct MemoryFault {
     pub device: String,
     /// Used when no simulated program runs.
     pub used_mib: Option<u64>,
+}
+
+/// What is wrong with a GPU, or a MIG device, or was set on it.
+#[derive(Clone, Debug, Default, PartialEq, Deserialize)]
+#[serde(deny_unknown_fields, default)]
+pub struct HealthFault {
+    /// That GPU (by index) and its MIG devices.
+    pub gpu: Option<u32>,
+    /// The MIG device or GPU of this UUID.
+    pub device: Option<String>,
+    /// `nvmlComputeMode_t`: 2 prohibited, 3 exclusive process.
+    pub compute_mode: Option<u32>,
+    /// `nvmlDeviceGpuRecoveryAction_t`.
+    pub recovery_action: Option<u32>,
+    /// Memory rows are remapped at the next reset.
+    pub rows_pending: bool,
+    /// A memory row could not be remapped.
+    pub rows_failed: bool,
+    /// Memory pages are retired at the next reboot.
+    pub pages_pending: bool,
+    /// Persistence mode; on where left out.
+    pub persistence: Option<bool>,
+}
+
+impl HealthFault {
+    /// Whether it is about a device; `uuids` are the device's own.
+    pub fn is_about(&self, gpu: Option<u32>, uuids: &[&str]) -> bool {
+        self.gpu.is_none_or(|only| gpu == Some(only))
+            && self
+                .device
+                .as_ref()
+                .is_none_or(|only| uuids.contains(&only.as_str()))
+    }
 }
 
 /// A call that does not do what it should. Exactly one of `returns` and `does` is given.

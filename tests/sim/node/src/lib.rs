@@ -15,7 +15,7 @@ mod uuid;
 mod version;
 
 pub use builtin::{builtin, builtin_names};
-pub use faults::{Action, FakeProcess, Faults, Kind, Latency, MemoryFault, Rule};
+pub use faults::{Action, FakeProcess, Faults, HealthFault, Kind, Latency, MemoryFault, Rule};
 pub use folder::{Call, Collision, Folder, Run};
 pub use gpu::{Gpu, MIB, MigDevice, MigMode, Node};
 pub use inventory::{DeviceSpec, GpuSpec, Inventory};

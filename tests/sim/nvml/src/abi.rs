@@ -119,6 +119,38 @@ pub struct PciInfo {
     pub bus_id: [c_char; 32],
 }
 
+/// `nvmlFieldValue_t`.
+#[repr(C)]
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct FieldValue {
+    /// Which number.
+    pub field_id: u32,
+    /// Of which part, for some of them.
+    pub scope_id: u32,
+    /// Microseconds.
+    pub timestamp: i64,
+    /// Microseconds.
+    pub latency_usec: i64,
+    /// NVML_VALUE_TYPE_UNSIGNED_INT is 1.
+    pub value_type: u32,
+    /// The return code of this value.
+    pub nvml_return: i32,
+    /// `nvmlValue_t`, of which the first four bytes are an unsigned int.
+    pub value: u64,
+}
+
+impl FieldValue {
+    /// The same with an answer.
+    pub(crate) fn answered(self, told: Result<u32, i32>) -> Self {
+        Self {
+            value_type: 1,
+            nvml_return: told.err().unwrap_or(0),
+            value: u64::from(told.unwrap_or(0)),
+            ..self
+        }
+    }
+}
+
 /// `nvmlUtilization_t`.
 #[repr(C)]
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
@@ -153,6 +185,8 @@ pub fn layouts() -> String {
         memory_size_mb);
     layout!("nvmlPciInfo_t", PciInfo,
         bus_id_legacy domain bus device pci_device_id pci_sub_system_id bus_id);
+    layout!("nvmlFieldValue_t", FieldValue,
+        field_id scope_id timestamp latency_usec value_type nvml_return value);
     layout!("nvmlUtilization_t", Utilization, gpu memory);
     text
 }

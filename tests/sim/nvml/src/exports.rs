@@ -7,7 +7,7 @@
 //! followed.
 #![allow(unsafe_code, non_snake_case, reason = "the names are NVIDIA's")]
 
-use crate::abi::{DeviceAttributes, MEMORY_V2, Memory, MemoryV2, PciInfo, Utilization};
+use crate::abi::{DeviceAttributes, FieldValue, MEMORY_V2, Memory, MemoryV2, PciInfo, Utilization};
 use crate::codes::{
     self, ARGUMENT_VERSION_MISMATCH, INVALID_ARGUMENT, NOT_FOUND, NOT_SUPPORTED, Reply, SUCCESS,
 };
@@ -228,7 +228,9 @@ device_getters! {
     nvmlDeviceIsMigDeviceHandle: c_uint = |_, d| Ok(matches!(d, Device::Mig(..)).into());
     nvmlDeviceGetGpuInstanceId: c_uint = |s, d| Ok(s.mig(d)?.gi);
     nvmlDeviceGetComputeInstanceId: c_uint = |s, d| Ok(s.mig(d)?.ci);
-    nvmlDeviceGetComputeMode: c_uint = |s, d| s.gpu(d).map(|_| 0);
+    nvmlDeviceGetComputeMode: c_uint = |s, d| s.compute_mode(d);
+    nvmlDeviceGetPersistenceMode: c_uint = |s, d| s.persistence_mode(d);
+    nvmlDeviceGetRetiredPagesPendingStatus: c_uint = |s, d| s.pages_pending(d);
     nvmlDeviceGetNumaNodeId: c_uint = |s, d| s.gpu(d)?.numa_node.ok_or(NOT_SUPPORTED);
     nvmlDeviceGetUtilizationRates: Utilization = |s, d| s.utilization(d);
     nvmlDeviceGetPowerUsage: c_uint = |s, d| s.gpu(d).map(|gpu| (60 + gpu.index) * 1000);
@@ -246,6 +248,57 @@ unsafe extern "C" fn nvmlDeviceGetMemoryInfo_v2(handle: Handle, out: *mut Memory
     };
     // SAFETY: the version word says that the caller means this structure.
     unsafe { put_answer("nvmlDeviceGetMemoryInfo_v2", &device(handle), out, answer) }
+}
+
+#[unsafe(no_mangle)]
+unsafe extern "C" fn nvmlDeviceGetRemappedRows(
+    handle: Handle,
+    corrected: *mut c_uint,
+    uncorrected: *mut c_uint,
+    pending: *mut c_uint,
+    failed: *mut c_uint,
+) -> c_int {
+    let places = [corrected, uncorrected, pending, failed];
+    let reply = LIBRARY.enter("nvmlDeviceGetRemappedRows", &device(handle));
+    code(reply.and_then(|entered| {
+        if let Lie::Noise(mut noise) = entered.lie {
+            // SAFETY: the caller vouches for all four.
+            let put = |place| unsafe { copy::put_noise(place, &mut noise) };
+            return places.into_iter().try_for_each(put);
+        }
+        let rows = LIBRARY.answer(|session| session.remapped_rows(entered.device))?;
+        // SAFETY: the caller vouches for all four.
+        let put = |(place, number)| unsafe { copy::put(place, number) };
+        places.into_iter().zip(rows).try_for_each(put)
+    }))
+}
+
+/// Each value has a return code of its own; only fields that are simulated have one.
+#[unsafe(no_mangle)]
+unsafe extern "C" fn nvmlDeviceGetFieldValues(
+    handle: Handle,
+    count: c_int,
+    values: *mut FieldValue,
+) -> c_int {
+    let reply = LIBRARY.enter("nvmlDeviceGetFieldValues", &device(handle));
+    code(reply.and_then(|entered| {
+        let count = usize::try_from(count).map_err(|_| INVALID_ARGUMENT)?;
+        if let Lie::Noise(mut noise) = entered.lie {
+            // SAFETY: the caller vouches for so many values.
+            return unsafe { copy::put_noises(values, count, &mut noise) };
+        }
+        for n in 0..count {
+            // SAFETY: the caller vouches for so many values.
+            let place = unsafe { values.add(n) };
+            // SAFETY: as above.
+            let asked = unsafe { copy::get(place) }?;
+            let told =
+                LIBRARY.answer(|session| Ok(session.field(entered.device, asked.field_id)))?;
+            // SAFETY: as above.
+            unsafe { copy::put(place, asked.answered(told)) }?;
+        }
+        Ok(())
+    }))
 }
 
 #[unsafe(no_mangle)]

@@ -11,6 +11,7 @@ mod copy;
 mod exports;
 pub mod functions;
 mod handle;
+mod health;
 pub mod install;
 mod library;
 mod list_exports;

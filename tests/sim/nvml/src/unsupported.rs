@@ -25,6 +25,6 @@ unsupported! {
     nvmlDeviceGetDisplayMode nvmlDeviceGetDriverModel nvmlDeviceGetDriverModel_v2
     nvmlDeviceGetEncoderUtilization nvmlDeviceGetEnforcedPowerLimit nvmlDeviceGetFanSpeed
     nvmlDeviceGetMaxClockInfo nvmlDeviceGetNvLinkState nvmlDeviceGetPcieThroughput
-    nvmlDeviceGetPerformanceState nvmlDeviceGetPersistenceMode nvmlDeviceGetPowerManagementLimit
+    nvmlDeviceGetPerformanceState nvmlDeviceGetPowerManagementLimit
     nvmlDeviceGetProcessUtilization nvmlDeviceGetTemperatureV nvmlDeviceGetTotalEccErrors
 }

@@ -12,4 +12,5 @@ mod drivers;
 mod failing_library;
 mod hostile_library;
 mod nvml_hangs;
+mod sick_gpus;
 mod silent_gpus;

@@ -1,0 +1,233 @@
+//! A GPU of which NVML says that CUDA cannot, or should not, start there is never handed out,
+//! although no program uses it; what is told only stops nobody.
+
+use getgpu_tests::{listing, until_none_is_free};
+use harness::{Sandbox, wait};
+
+/// Four whole GPUs with a driver that tells everything.
+const GPUS: &str = "driver = '580.65.06'\n[[gpu]]\nmodel = 'H100-80GB'\ncount = 4\n";
+/// One with MIG devices.
+const MIG: &str =
+    "driver = '580.65.06'\n[[gpu]]\nmodel = 'A100-SXM4-40GB'\nmig = true\nlayout = '3x2g.10gb'\n";
+
+fn health(target: &str, what: &str) -> String {
+    format!("[[health]]\n{target}\n{what}\n")
+}
+
+#[test]
+fn a_gpu_on_which_cuda_cannot_start_is_never_handed_out() {
+    #[rustfmt::skip]
+    let cases = [
+        ("compute_mode = 2", "prohibited", "compute mode Prohibited", "nvidia-smi -i 2 -c 0"),
+        ("recovery_action = 1", "needs_reset", "the GPU needs a reset", "--gpu-reset -i 2"),
+        ("recovery_action = 2", "needs_reboot", "the GPU needs a reboot of the node", "reboot the node"),
+        ("recovery_action = 4", "needs_drain_and_reset", "the GPU needs a drain and a reset", "--gpu-reset -i 2"),
+        ("rows_failed = true", "row_remap_failed", "a faulty memory row could not be remapped", "replaced"),
+    ];
+    for (fault, word, text, remedy) in cases {
+        let sandbox = Sandbox::new(GPUS);
+        sandbox.faults(&health("gpu = 2", fault));
+        let sick = sandbox.uuids()[2].clone();
+        sandbox.ask("--count-free").answers("3\n");
+        let picks = until_none_is_free(&sandbox, &[]);
+        assert!(
+            picks.len() == 3 && !picks.contains(&sick),
+            "{fault}: {picks:?}"
+        );
+        sandbox
+            .ask("")
+            .refuses(1, "no free device: 4 of 4 in use (");
+        sandbox
+            .ask("--explain")
+            .mentions(&format!("{sick} (GPU 2): unhealthy: {text}"));
+        sandbox
+            .ask("--list")
+            .exits(0)
+            .shows("unhealthy")
+            .shows(text);
+        let listed = listing::json(&sandbox);
+        let device = listing::device(&listed, &sick);
+        assert_eq!(
+            (&device["state"], &device["health"][0]),
+            (&"unhealthy".into(), &word.into())
+        );
+        let check = sandbox.ask("--check");
+        check.shows(&format!("GPU 2: {text}")).shows(remedy);
+        let metrics = sandbox.ask("--list --format prometheus").output();
+        assert!(
+            metrics.contains(&format!("ailment=\"{word}\"}} 1")),
+            "{metrics}"
+        );
+        let run = sandbox.words("cudawrap -- sim-cuda").visible("2").run();
+        assert_eq!(run.code(), Some(0), "a device that its user names is used");
+    }
+}
+
+#[test]
+fn what_is_told_only_stops_nobody() {
+    #[rustfmt::skip]
+    let cases = [
+        ("compute_mode = 3", "exclusive_process"), ("recovery_action = 3", "needs_drain_of_p2p"),
+        ("recovery_action = 5", "needs_imex_recovery"), ("rows_pending = true", "row_remap_pending"),
+    ];
+    for (fault, word) in cases {
+        let sandbox = Sandbox::new(GPUS);
+        sandbox.faults(&health("gpu = 0", fault));
+        sandbox.ask("--count-free").answers("4\n");
+        let listed = listing::json(&sandbox);
+        let device = &listing::devices(&listed)[0];
+        assert_eq!(
+            (&device["state"], &device["health"][0]),
+            (&"free".into(), &word.into())
+        );
+        assert_eq!(until_none_is_free(&sandbox, &[]).len(), 4, "{fault}");
+    }
+    let older = Sandbox::new("driver = '580.65.06'\n[[gpu]]\nmodel = 'T4'\n");
+    older.faults(&health("gpu = 0", "pages_pending = true"));
+    let listed = listing::json(&older);
+    assert_eq!(
+        listing::devices(&listed)[0]["health"][0],
+        "page_retirement_pending"
+    );
+    older.line("--no-reserve");
+}
+
+/// The queue was lost there: the broken GPU is always the free one.
+#[test]
+fn a_sick_gpu_swallows_no_queue() {
+    let sandbox = Sandbox::new(GPUS);
+    sandbox.faults(&health("gpu = 3", "recovery_action = 1"));
+    let sick = sandbox.uuids()[3].clone();
+    let job = || {
+        sandbox
+            .words("cudawrap --wait=60 -- sim-cuda --run 20ms")
+            .spawn()
+    };
+    let jobs: Vec<_> = (0..24).map(|_| job()).collect();
+    for job in jobs {
+        let ran = job.wait();
+        ran.exits(0);
+        assert!(!ran.stdout.contains(&sick), "{ran:#?}");
+    }
+}
+
+#[test]
+fn a_call_that_says_the_gpu_is_lost_is_enough() {
+    for (code, word) in [(15, "lost"), (16, "needs_reset")] {
+        for function in [
+            "nvmlDeviceGetComputeRunningProcesses_v3",
+            "nvmlDeviceGetMemoryInfo_v2",
+            "nvmlDeviceGetComputeMode",
+            "nvmlDeviceGetFieldValues",
+            "nvmlDeviceGetRemappedRows",
+        ] {
+            let sandbox = Sandbox::new(GPUS);
+            sandbox.faults(&format!(
+                "[[rule]]\nfunction = '{function}'\ngpu = 1\nreturns = {code}\n"
+            ));
+            sandbox.ask("--count-free").answers("3\n");
+            let listed = listing::json(&sandbox);
+            let device = &listing::devices(&listed)[1];
+            let found = (&device["state"], &device["health"][0]);
+            assert_eq!(found, (&"unhealthy".into(), &word.into()), "{function}");
+        }
+    }
+}
+
+/// A driver, or a library, that does not tell is as one that has nothing to tell.
+#[test]
+fn what_is_not_supported_changes_nothing() {
+    for function in [
+        "nvmlDeviceGetComputeMode",
+        "nvmlDeviceGetFieldValues",
+        "nvmlDeviceGetRemappedRows",
+    ] {
+        for code in [3, 4, 13, 999] {
+            let sandbox = Sandbox::new(GPUS);
+            sandbox.faults(&format!(
+                "[[rule]]\nfunction = '{function}'\nreturns = {code}\n"
+            ));
+            sandbox.ask("--count-free").answers("4\n");
+        }
+    }
+}
+
+#[test]
+fn a_mig_device_has_a_compute_mode_of_its_own_or_its_gpus() {
+    let sandbox = Sandbox::new(MIG);
+    let uuids = sandbox.uuids();
+    sandbox.faults(&health(
+        &format!("device = '{}'", uuids[1]),
+        "compute_mode = 2",
+    ));
+    let picks = until_none_is_free(&sandbox, &[]);
+    assert!(picks.len() == 2 && !picks.contains(&uuids[1]), "{picks:?}");
+    let check = sandbox.ask("--check");
+    check.shows(&format!("{}: compute mode Prohibited", uuids[1]));
+    check.shows(&format!("nvidia-smi -i {} -c 0", uuids[1]));
+    check.shows(&format!("Prohibited: {}", uuids[1]));
+    let listed = listing::json(&sandbox);
+    let mode = |uuid: &str| listing::device(&listed, uuid)["compute_mode"].clone();
+    assert_eq!(
+        (mode(&uuids[0]), mode(&uuids[1])),
+        ("default".into(), "prohibited".into())
+    );
+    // Older drivers have only the GPU's.
+    let older = Sandbox::new(&MIG.replace("580.65.06", "550.54.15"));
+    older.faults(&health("gpu = 0", "compute_mode = 2"));
+    older.ask("--count-free").answers("0\n");
+    // A MIG device is as sick as its GPU.
+    sandbox.faults(&health("gpu = 0", "recovery_action = 1"));
+    sandbox.ask("--release-all").exits(0);
+    sandbox.ask("--count-free").answers("0\n");
+}
+
+#[test]
+fn an_exclusive_device_has_one_share_at_a_time() {
+    let sandbox = Sandbox::new(&GPUS.replace("count = 4", "count = 1"));
+    sandbox.faults(&health("gpu = 0", "compute_mode = 3"));
+    sandbox.ask("--count-free --share 1/2").answers("1\n");
+    let first = sandbox
+        .words("cudawrap --share 1/2 -- sim-cuda --run forever --shared")
+        .spawn();
+    wait::until("it runs", || listing::share_used(&sandbox) > 0.0);
+    sandbox.ask("--count-free --share 1/2").answers("0\n");
+    let second = sandbox.ask("--share 1/2 --explain");
+    second
+        .exits(1)
+        .mentions("unhealthy: compute mode Exclusive_Process: one program at a time");
+    // Without the mode there is room for it.
+    sandbox.faults("");
+    sandbox.ask("--share 1/2 --no-reserve").line();
+    drop(first);
+}
+
+#[test]
+fn a_pick_asks_one_candidate_and_each_call_once() {
+    let sandbox = Sandbox::new("a100x8");
+    sandbox.log_calls();
+    sandbox.line("--no-reserve");
+    let calls = sandbox.calls();
+    let count = |name: &str| calls.iter().filter(|call| call.function == name).count();
+    assert_eq!(count("attach"), 1, "one GPU is touched");
+    for (function, most) in [
+        ("nvmlDeviceGetComputeMode", 2),
+        ("nvmlDeviceGetFieldValues", 1),
+        ("nvmlDeviceGetRemappedRows", 1),
+    ] {
+        assert!(
+            (1..=most).contains(&count(function)),
+            "{function}: {calls:?}"
+        );
+    }
+}
+
+#[test]
+fn persistence_mode_that_is_off_is_told() {
+    let sandbox = Sandbox::new(GPUS);
+    sandbox.faults(&health("gpu = 1", "persistence = false"));
+    let check = sandbox.ask("--check");
+    check
+        .shows("persistence mode is off on GPU 1: ")
+        .shows("nvidia-persistenced");
+}
