@@ -5,7 +5,7 @@ use std::collections::BTreeMap;
 
 use getgpu_common::error::Failure;
 use getgpu_common::health::{Ailment, ComputeMode, Health};
-use getgpu_common::inventory::{Device, Inventory};
+use getgpu_common::inventory::{Detail, Device, Inventory};
 use getgpu_common::node::Node;
 use getgpu_common::quantity::counted;
 
@@ -29,10 +29,13 @@ impl NodeHealth {
             devices: Vec::new(),
             detached: Vec::new(),
         };
-        for device in inventory.devices.iter().filter(|device| device.usable) {
-            let health = node.nvml()?.health(device)?;
-            found.devices.push((device.clone(), health));
-        }
+        let usable = inventory.devices.iter().filter(|device| device.usable);
+        let usable: Vec<&Device> = usable.collect();
+        // With the lists of processes, in which a call may say that the GPU is lost.
+        let usages = node.nvml()?.usages(&usable, Detail::Full)?;
+        let health = usages.into_iter().map(|usage| usage.health);
+        let devices = usable.into_iter().cloned().zip(health);
+        found.devices.extend(devices);
         for gpu in &inventory.gpus {
             if inventory.silent_gpu(gpu.index).is_none()
                 && node.nvml()?.persistence(gpu.index)? == Some(false)

