@@ -14,6 +14,7 @@ use getgpu_common::request::Request;
 use getgpu_common::settings::{Environment, Loaded, Settings};
 
 use crate::findings::{Findings, Report};
+use crate::monitor::suspects_file;
 use crate::{check_devices, check_hook, explain, monitor};
 
 /// Looks at everything and prints what was found; the failure is that something is wrong.
@@ -26,6 +27,7 @@ pub fn check(
     let settings = settings(environment, &mut findings);
     let lock_file = lock(environment, &settings, &mut findings);
     monitor_runs(lock_file.as_ref(), &settings, &mut findings);
+    short_leases(lock_file.as_ref(), &mut findings);
     let inventory = check_devices::check(&settings, lock_file.as_ref(), &mut findings);
     if let Some(inventory) = &inventory {
         lists(&settings, environment, inventory, &mut findings);
@@ -110,6 +112,17 @@ fn monitor_runs(lock_file: Option<&LockFile>, settings: &Settings, findings: &mu
             findings.wrong("monitor", text, remedy);
         }
         None => {}
+    }
+}
+
+/// Devices on which leases end at once, as a running monitor has seen it.
+fn short_leases(lock_file: Option<&LockFile>, findings: &mut Findings) {
+    for (device, many) in lock_file.map(suspects_file::read).unwrap_or_default() {
+        let text = format!(
+            "{device}: {many} leases ended there within two seconds in the last ten minutes, while leases on other devices lasted"
+        );
+        let remedy = "look for Xid errors in dmesg, and run a CUDA program there; `excluded` takes the device out";
+        findings.wrong("devices", &text, remedy);
     }
 }
 

@@ -98,17 +98,28 @@ pub fn show(
     Ok(())
 }
 
-/// The metrics of the node as text; `empty_since`: since when a device that is held is
-/// used by no program, in Unix seconds.
+/// What a monitor knows of a device.
+#[derive(Clone, Copy, Debug, Default)]
+pub struct Watched {
+    /// Since when, in Unix seconds, it is held and used by no program.
+    pub empty_since: Option<u64>,
+    /// How many leases ended there at once while others lasted.
+    pub short_leases: Option<usize>,
+}
+
+/// The metrics of the node as text, with what is `watched` of each device.
 pub fn metrics(
     node: &mut Node<'_>,
     request: Request,
     lock_file: &LockFile,
-    empty_since: &dyn Fn(&Uuid) -> Option<u64>,
+    watched: &dyn Fn(&Uuid) -> Watched,
 ) -> Result<String, Failure> {
     let (mut listing, _) = gather(node, request, lock_file, &[])?;
     for row in &mut listing.rows {
-        row.empty_since = Uuid::parse(&row.uuid).and_then(|uuid| empty_since(&uuid));
+        let uuid = Uuid::parse(&row.uuid);
+        let watched = uuid.map(|uuid| watched(&uuid)).unwrap_or_default();
+        row.empty_since = watched.empty_since;
+        row.short_leases = watched.short_leases;
     }
     Ok(prometheus::text(&listing))
 }

@@ -16,7 +16,7 @@ use crate::slurm::mark;
 /// A family whose lines are of devices: name, help, and a device's value if it has one.
 type PerDevice = (&'static str, &'static str, fn(&Row) -> Option<String>);
 
-const PER_DEVICE: [PerDevice; 8] = [
+const PER_DEVICE: [PerDevice; 9] = [
     (
         "getgpu_device_in_pool",
         "Whether the device is handed out.",
@@ -41,6 +41,11 @@ const PER_DEVICE: [PerDevice; 8] = [
         "getgpu_device_empty_since_seconds",
         "Since when, in Unix seconds, a device that is held with max_idle is used by no program.",
         |row| Some(row.empty_since?.to_string()),
+    ),
+    (
+        "getgpu_device_short_leases",
+        "Leases that ended within two seconds in the last ten minutes, where they are five or more and leases on other devices lasted.",
+        |row| Some(row.short_leases?.to_string()),
     ),
     (
         "getgpu_device_excluded",

@@ -90,6 +90,9 @@ pub struct Row {
     pub empty_since: Option<u64>,
     pub holders: Vec<Holder>,
     pub processes: Vec<Process>,
+    /// How many leases ended there at once while others lasted, as a monitor saw it.
+    #[serde(skip)]
+    pub short_leases: Option<usize>,
     /// Why it is not in the pool.
     #[serde(skip)]
     pub outside: Option<Outside>,
@@ -128,6 +131,7 @@ impl Row {
             health: usage.health.ailments,
             holders: held.holders,
             processes: usage.processes.iter().map(process).collect(),
+            short_leases: None,
             outside: None,
             gauges: Vec::new(),
         }
@@ -169,6 +173,7 @@ impl Row {
             health: Vec::new(),
             holders: Vec::new(),
             processes: Vec::new(),
+            short_leases: None,
             outside: Some(Outside::Silent),
             gauges: Vec::new(),
         }

@@ -33,6 +33,8 @@ pub struct Held {
     pub reservation: Option<HolderProcess>,
     /// Since boot.
     began: Duration,
+    /// When it was seen last, since boot.
+    seen: Duration,
     /// The time without use that it is in.
     pub spell: Option<Spell>,
 }
@@ -71,7 +73,10 @@ impl HeldDevices {
             .collect();
         for (key, devices) in found {
             match self.all.get_mut(&key) {
-                Some(known) => known.devices = devices,
+                Some(known) => {
+                    known.devices = devices;
+                    known.seen = sys::boot_time();
+                }
                 None => {
                     if let Some(held) = self.begun(lock_file, &probe, key, devices)? {
                         self.all.insert(key, held);
@@ -117,6 +122,7 @@ impl HeldDevices {
             holder,
             reservation,
             began,
+            seen: now,
             spell: None,
         }))
     }
@@ -124,6 +130,13 @@ impl HeldDevices {
     /// Everything that is held.
     pub fn iter_mut(&mut self) -> impl Iterator<Item = &mut Held> {
         self.all.values_mut()
+    }
+
+    /// The devices under a lease that has lasted for so long.
+    pub fn leased_for(&self, least: Duration) -> Vec<Uuid> {
+        let leases = self.all.values();
+        let leases = leases.filter(|held| held.leased && held.seen_for() >= least);
+        leases.flat_map(|held| held.devices.clone()).collect()
     }
 
     /// The devices under a lease.
@@ -145,6 +158,16 @@ impl HeldDevices {
 }
 
 impl Held {
+    /// For how long it was seen: between two looks it may have been held for longer.
+    pub fn seen_for(&self) -> Duration {
+        self.seen.saturating_sub(self.began)
+    }
+
+    /// How long ago it began, as far as was seen.
+    fn age(&self) -> Duration {
+        sys::boot_time().saturating_sub(self.began)
+    }
+
     /// Writes the end of a lease into the system's log. That of a reservation is written
     /// by getgpu-hold itself, or by the call that ends it.
     pub fn log_end(&self) {
@@ -167,7 +190,6 @@ impl Held {
             job: job.as_ref(),
             waited: Duration::ZERO,
         };
-        let held = sys::boot_time().saturating_sub(self.began);
-        syslog::released(record.by, self.pid, &record.text(), held);
+        syslog::released(record.by, self.pid, &record.text(), self.age());
     }
 }

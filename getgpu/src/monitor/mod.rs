@@ -5,7 +5,9 @@
 mod held;
 mod idle;
 mod notice;
+mod short_leases;
 mod spell;
+pub mod suspects_file;
 
 use std::fs::File;
 use std::io;
@@ -24,8 +26,9 @@ use getgpu_common::request::Request;
 use getgpu_common::settings::{Environment, Loaded, Log, Settings};
 
 use crate::invocation::node;
-use crate::list;
+use crate::list::{self, Watched};
 use held::HeldDevices;
+use short_leases::LeaseEnds;
 
 /// Between two looks at the lock.
 const LOOK: Duration = Duration::from_secs(1);
@@ -52,6 +55,8 @@ pub fn run(environment: &Environment, metrics: Option<&Path>, diag: &Diag) -> Re
         settings,
         inventory: Inventory::default(),
         held: HeldDevices::default(),
+        ends: LeaseEnds::default(),
+        told: Vec::new(),
         next_idle: Instant::now(),
     };
     let mut relist = Instant::now();
@@ -59,6 +64,7 @@ pub fn run(environment: &Environment, metrics: Option<&Path>, diag: &Diag) -> Re
         if relist <= Instant::now() {
             relist = Instant::now() + RELIST;
             monitor.relist(environment, diag);
+            report(monitor.write_suspects(), diag);
             if let Some(path) = metrics {
                 report(monitor.write_metrics(environment, path), diag);
             }
@@ -116,6 +122,9 @@ struct Monitor {
     /// The node, as it was listed last.
     inventory: Inventory,
     held: HeldDevices,
+    ends: LeaseEnds,
+    /// The suspects that the file has.
+    told: Vec<(Uuid, usize)>,
     /// When NVML is asked next whether held devices are used.
     next_idle: Instant,
 }
@@ -144,6 +153,14 @@ impl Monitor {
         let devices = self.inventory.devices.iter();
         let devices: Vec<Uuid> = devices.map(|device| device.uuid.clone()).collect();
         let ended = self.held.update(&self.lock_file, &devices)?;
+        for held in ended.iter().filter(|held| held.leased) {
+            for device in &held.devices {
+                self.ends.note(device, held.seen_for(), Instant::now());
+            }
+        }
+        if !ended.is_empty() && self.suspects() != self.told {
+            self.write_suspects()?;
+        }
         if self.settings.log == Log::Syslog {
             ended.iter().for_each(held::Held::log_end);
         }
@@ -157,13 +174,37 @@ impl Monitor {
         Ok(())
     }
 
+    /// The devices on which leases only end at once, each with how many did.
+    fn suspects(&mut self) -> Vec<(Uuid, usize)> {
+        let lasting = self.held.leased_for(short_leases::SHORT);
+        self.ends.suspects(&lasting, Instant::now())
+    }
+
+    /// Leaves them for `--check`: when they change, and once a minute, so that a file that is
+    /// old was left by a monitor that has exited.
+    fn write_suspects(&mut self) -> Result<(), Failure> {
+        let suspects = self.suspects();
+        self.told.clone_from(&suspects);
+        suspects_file::write(&self.lock_file, &suspects).map_err(|error| {
+            let text = format!("--monitor: what it suspects: {}", reason(&error));
+            Failure::new(Kind::LockPlace, text)
+        })
+    }
+
     /// The metrics of `--list --format prometheus` for node_exporter's textfile collector:
     /// written beside the file and renamed, so that no reader gets half of it.
-    fn write_metrics(&self, environment: &Environment, path: &Path) -> Result<(), Failure> {
+    fn write_metrics(&mut self, environment: &Environment, path: &Path) -> Result<(), Failure> {
         let request = Request::listed(&self.settings, environment, true)?;
-        let empty_since = |device: &Uuid| self.held.empty_since(device);
+        let suspects = self.suspects();
+        let watched = |device: &Uuid| Watched {
+            empty_since: self.held.empty_since(device),
+            short_leases: suspects
+                .iter()
+                .find(|(suspect, _)| suspect == device)
+                .map(|(_, many)| *many),
+        };
         let mut node = node(&self.settings);
-        let text = list::metrics(&mut node, request, &self.lock_file, &empty_since)?;
+        let text = list::metrics(&mut node, request, &self.lock_file, &watched)?;
         let new = path.with_extension("prom.new");
         let written = std::fs::write(&new, text)
             .and_then(|()| std::fs::set_permissions(&new, PermissionsExt::from_mode(0o644)))

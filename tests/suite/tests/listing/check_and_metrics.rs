@@ -6,8 +6,8 @@ use std::os::unix::net::UnixDatagram;
 use std::time::Duration;
 
 use getgpu_tests::wrapped::wrap;
-use harness::skip::{Need, lacks};
-use harness::{Outcome, Sandbox};
+use harness::skip::{self, Need, lacks};
+use harness::{Outcome, Sandbox, wait};
 use serde_json::Value;
 
 /// The lines of findings: problems with their remedies, and how many are well.
@@ -223,4 +223,41 @@ fn the_systems_log_has_a_line_for_each_lease_and_reservation() {
     run("cudawrap -- sh -c 'exit 4'").exits(4).says(&[]);
     sandbox.set_settings("log = 'nowhere'");
     run("cudawrap -- true").refuses(125, "nowhere");
+}
+
+/// NVML sees nothing wrong there, and yet each program ends at once.
+#[test]
+fn a_device_on_which_leases_end_at_once_is_told() {
+    if skip::lacks(&[Need::Root]) {
+        return;
+    }
+    let sandbox = Sandbox::new("gpus4");
+    let uuids = sandbox.uuids();
+    let lease = |uuid: &str, run: &str| {
+        let words = format!("cudawrap -- sim-cuda --run {run}");
+        sandbox
+            .words(&words)
+            .visible(uuid)
+            .spawn()
+    };
+    let line = format!("{}: 5 leases ended there within two seconds", uuids[3]);
+    let _lasting = lease(&uuids[0], "forever");
+    let _monitor = sandbox
+        .words("getgpu --monitor")
+        .limit(Duration::MAX)
+        .spawn();
+    let held = sandbox.lock().with_extension("suspects");
+    wait::until("it has looked at the node", || held.exists());
+    for _ in 0..5 {
+        assert!(!check(&sandbox, "").stdout.contains(&line));
+        lease(&uuids[3], "1100ms").wait().exits(0);
+    }
+    wait::until("the monitor has told it", || {
+        check(&sandbox, "").stdout.contains(&line)
+    });
+    assert_eq!(
+        sandbox.ask("--count-free").output().trim(),
+        "3",
+        "nothing acts on it"
+    );
 }
