@@ -4,11 +4,14 @@
 use std::collections::BTreeMap;
 use std::rc::Rc;
 
+use getgpu_common::choice::rejection_report;
 use getgpu_common::error::Failure;
 use getgpu_common::ident::{Uuid, WITHOUT_PREFIX, WITHOUT_PREFIX_HINT};
 use getgpu_common::inventory::{Activity, Detail, Inventory};
 use getgpu_common::lock::{LockFile, Span, occupancy};
 use getgpu_common::node::Node;
+use getgpu_common::nvml_client::rules::MEMORY_DECIDES;
+use getgpu_common::procfs::namespaces;
 use getgpu_common::quantity::counted;
 use getgpu_common::settings::Settings;
 
@@ -76,7 +79,12 @@ fn report_silent(silent: &BTreeMap<String, Vec<Uuid>>, findings: &mut Findings) 
             "{}{others}: never free, since NVML does not report who uses it: {reason}",
             devices[0]
         );
-        findings.wrong("devices", &text, SICK_GPU);
+        let remedy = if reason.contains(MEMORY_DECIDES) {
+            "memory_decides = true in /etc/getgpu/config.toml, if nothing but programs that are seen uses their memory"
+        } else {
+            SICK_GPU
+        };
+        findings.wrong("devices", &text, remedy);
     }
 }
 
@@ -98,10 +106,19 @@ fn count_devices(inventory: &Inventory, findings: &mut Findings) {
         findings.wrong(
             "devices",
             &text,
-            "nvidia-smi mig -cgi PROFILES -C makes MIG devices",
+            no_mig_devices("nvidia-smi mig -cgi PROFILES -C"),
         );
     } else {
         findings.fine("devices", &text);
+    }
+}
+
+/// What to do where GPUs in MIG mode have no devices.
+fn no_mig_devices(make: &str) -> &str {
+    if namespaces::in_container() {
+        rejection_report::CONTAINER_WITHOUT_MIG
+    } else {
+        make
     }
 }
 
@@ -117,11 +134,8 @@ fn empty_gpus(inventory: &Inventory, findings: &mut Findings) {
                 "GPU {} is in MIG mode but has no MIG devices: nobody can use it",
                 gpu.index
             );
-            findings.wrong(
-                "devices",
-                &text,
-                &format!("nvidia-smi mig -i {} -cgi PROFILES -C", gpu.index),
-            );
+            let make = format!("nvidia-smi mig -i {} -cgi PROFILES -C", gpu.index);
+            findings.wrong("devices", &text, no_mig_devices(&make));
         }
     }
 }

@@ -1,7 +1,7 @@
 //! The verdict on a device from its witnesses: processes first, memory second. Pure.
 //! What NVML will not tell is unknown, and unknown is never free.
 
-use getgpu_common::nvml_client::rules::Rules;
+use getgpu_common::nvml_client::rules::{MEMORY_DECIDES, Rules};
 
 use super::fault::{Fault, NOT_SUPPORTED};
 use super::processes;
@@ -45,6 +45,9 @@ pub(super) fn judge(
 ) -> Usage {
     let processes = match processes {
         Ok(processes) => processes,
+        Err(fault) if fault.absent() => {
+            return Usage::unknown(format!("{fault}; {MEMORY_DECIDES}"));
+        }
         Err(fault) => return Usage::unknown(fault.to_string()),
     };
     if let Some(verdict) = by_processes(processes) {
@@ -105,6 +108,7 @@ mod tests {
         Rules {
             idle_memory,
             ignore_processes: vec!["nvidia-cuda-mps-server".into()],
+            memory_decides: false,
             container,
         }
     }

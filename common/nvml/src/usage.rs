@@ -71,7 +71,14 @@ fn use_of(
         slot,
         detail,
     };
-    let processes = processes(session, rules, asked);
+    let processes = processes(session, rules, asked).or_else(|fault| {
+        let is_decided = rules.memory_decides && fault.absent();
+        if is_decided {
+            Ok(Vec::new())
+        } else {
+            Err(fault)
+        }
+    });
     if let Err(fault) = &processes
         && health::of_fault(fault).is_some()
     {

@@ -9,6 +9,7 @@ use crate::inventory::{Activity, Device, Inventory, Usage};
 use crate::lock::{OfdLock, Side, Span, holders};
 use crate::pool::{Filter, Outside};
 use crate::procfs::{self, namespaces};
+use crate::quantity;
 
 /// What can be had of one device.
 #[derive(Debug)]
@@ -212,6 +213,9 @@ pub fn pool<'i>(
     .hint(hint))
 }
 
+/// What to do in a container that was given a GPU in MIG mode and none of its devices.
+pub const CONTAINER_WITHOUT_MIG: &str = "if the host's GPU has MIG devices, this container was not given one: name it when the container is started, such as docker run --gpus device=MIG-UUID";
+
 /// Nothing in the pool: what there is instead. Asking again cannot help.
 pub fn empty_pool(filter: &Filter, inventory: &Inventory, outside: &[Option<Outside>]) -> Failure {
     if inventory.devices.is_empty() {
@@ -229,7 +233,11 @@ pub fn empty_pool(filter: &Filter, inventory: &Inventory, outside: &[Option<Outs
                 Kind::NoDevice,
                 "no device on this node: its GPUs are in MIG mode and have no MIG devices",
             )
-            .hint("an administrator can create them: nvidia-smi mig -cgi ... -C"),
+            .hint(if namespaces::in_container() {
+                CONTAINER_WITHOUT_MIG
+            } else {
+                "an administrator can create them: nvidia-smi mig -cgi ... -C"
+            }),
         };
     }
     if outside.iter().all(|out| *out == Some(Outside::NotUsable)) {
@@ -240,11 +248,26 @@ pub fn empty_pool(filter: &Filter, inventory: &Inventory, outside: &[Option<Outs
         .iter()
         .map(|(out, n)| format!("{n} {}", filter.reason(*out)))
         .collect();
+    let unread = unread_lines(filter, outside);
     Failure::new(
         Kind::NoDevice,
-        format!("no device of the request exists here: {}", parts.join("; ")),
+        format!(
+            "no device of the request exists here: {}{unread}",
+            parts.join("; ")
+        ),
     )
     .hint(there_is(inventory).unwrap_or_else(|| "getgpu --list shows what there is".into()))
+}
+
+/// How many lines of a list of allowed devices could not be read, where the list keeps devices
+/// out.
+fn unread_lines(filter: &Filter, outside: &[Option<Outside>]) -> String {
+    let bad = filter.allowed.as_ref().map_or(0, |list| list.bad.len());
+    if bad == 0 || !outside.contains(&Some(Outside::NotAllowed)) {
+        return String::new();
+    }
+    let lines = quantity::counted(bad, "line");
+    format!("; {lines} of that list could not be read as a UUID (getgpu --explain shows them)")
 }
 
 /// Each with how often it comes, in the order in which they first come.

@@ -98,6 +98,7 @@ impl<'a> Client<'a> {
             rules: Rules {
                 idle_memory: settings.idle_memory,
                 ignore_processes: settings.ignore_processes.clone(),
+                memory_decides: settings.memory_decides,
                 container: !namespaces::host_pids(),
             },
         }

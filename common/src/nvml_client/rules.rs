@@ -11,9 +11,14 @@ pub struct Rules {
     pub idle_memory: Option<u64>,
     /// Names of programs that make no device busy.
     pub ignore_processes: Vec<String>,
+    /// Where NVML lists no processes at all, memory alone decides.
+    pub memory_decides: bool,
     /// Process ids here are not the host's, so others' processes may be hidden.
     pub container: bool,
 }
+
+/// What lets a device be free whose processes NVML does not list.
+pub const MEMORY_DECIDES: &str = "setting `memory_decides` lets empty memory decide";
 
 impl Rules {
     /// Whether a process of this name makes no device busy. The kernel keeps 15 bytes of

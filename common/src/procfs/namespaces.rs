@@ -14,6 +14,13 @@ pub fn host_pids() -> bool {
     std::fs::metadata("/proc/self/ns/pid").map_or(true, |m| m.ino() == HOST_PID_NAMESPACE)
 }
 
+/// Whether this is a container, as far as can be told: by its pid namespace, or by the files
+/// that Docker and Podman make in one.
+pub fn in_container() -> bool {
+    let marks = ["/.dockerenv", "/run/.containerenv"];
+    !host_pids() || marks.iter().any(|mark| std::path::Path::new(mark).exists())
+}
+
 /// Whether uids here are those of the host.
 pub fn host_users() -> bool {
     std::fs::metadata("/proc/self/ns/user").map_or(true, |m| m.ino() == HOST_USER_NAMESPACE)

@@ -58,6 +58,8 @@ pub struct Settings {
     pub idle_memory: Option<u64>,
     /// Names of programs that do not make a device busy.
     pub ignore_processes: Vec<String>,
+    /// Where no processes are listed, memory alone decides.
+    pub memory_decides: bool,
     /// How long NVML may take in all.
     pub nvml_timeout: Duration,
     /// A batch job without a grant.
@@ -177,6 +179,7 @@ impl Default for Settings {
             getgpu: None,
             idle_memory: None,
             ignore_processes: ignored.map(str::to_owned).into(),
+            memory_decides: false,
             nvml_timeout: Duration::from_secs(30),
             without_grant: WithoutGrant::All,
             unshared: Unshared::Warn,

@@ -235,10 +235,7 @@ fn a_device_on_which_leases_end_at_once_is_told() {
     let uuids = sandbox.uuids();
     let lease = |uuid: &str, run: &str| {
         let words = format!("cudawrap -- sim-cuda --run {run}");
-        sandbox
-            .words(&words)
-            .visible(uuid)
-            .spawn()
+        sandbox.words(&words).visible(uuid).spawn()
     };
     let line = format!("{}: 5 leases ended there within two seconds", uuids[3]);
     let _lasting = lease(&uuids[0], "forever");

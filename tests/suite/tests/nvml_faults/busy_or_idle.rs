@@ -126,3 +126,47 @@ fn graphics_on_a_mig_device_make_it_busy() {
     let one = sandbox.ask_within(&drawn[0], "--no-reserve");
     one.refuses(1, "1 of 1 in use (other programs 1)");
 }
+
+/// As under WSL: every device is unknown, and a setting that the messages name helps.
+#[test]
+fn where_no_processes_are_listed_a_setting_lets_empty_memory_decide() {
+    let sandbox = Sandbox::new("gpus4");
+    let lists = ["Compute", "Graphics", "MPSCompute"].map(|kind| {
+        let name = format!("nvmlDeviceGet{kind}RunningProcesses");
+        let each = ["", "_v2", "_v3"]
+            .map(|version| format!("[[rule]]\nfunction = '{name}{version}'\nreturns = 3\n"));
+        each.concat()
+    });
+    let used = format!(
+        "memory = [{{ device = '{}', used_mib = 9000 }}]\n",
+        sandbox.uuids()[1]
+    );
+    sandbox.faults(&format!("{used}{}", lists.concat()));
+    let line = "setting `memory_decides` lets empty memory decide";
+    sandbox.ask("--explain").exits(1).mentions(line);
+    sandbox
+        .ask("--check")
+        .shows(line)
+        .shows("memory_decides = true in ");
+    sandbox.set_settings("memory_decides = true");
+    let mut free = sandbox.uuids();
+    free.remove(1);
+    assert_devices(&until_none_is_free(&sandbox, &[]), &free);
+    sandbox
+        .ask("--explain")
+        .mentions("9000 MiB in use and no process shown");
+}
+
+#[test]
+fn a_container_that_sees_only_the_parent_of_mig_devices_is_told_so() {
+    let node = "driver = '550.54.15'\n[[gpu]]\nmodel = 'A100-SXM4-40GB'\nmig = true\n";
+    let Some(sandbox) = Sandbox::given(&[Need::Mounts], node, "") else {
+        return;
+    };
+    let inside = sandbox.contained("getgpu --ignore-grant").run();
+    inside.refuses(3, "no device on this node: its GPUs are in MIG mode");
+    inside.mentions("this container was not given one: name it when the container is started");
+    let check = sandbox.contained("getgpu --check").run();
+    check.shows("this container was not given one");
+    assert!(!check.stdout.contains("-cgi"), "{check:#?}");
+}

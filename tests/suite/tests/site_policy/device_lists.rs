@@ -112,6 +112,25 @@ fn allowed_replaces_the_file_and_excluded_cuts_it() {
     assert_eq!(given, std::slice::from_ref(second));
 }
 
+#[test]
+fn an_allowed_list_without_a_uuid_says_so_itself() {
+    let sandbox = Sandbox::new("mig4");
+    sandbox.set_settings("allowed = ['GPU 0', 'all', '0']");
+    let line = "no device of the request exists here: 4 not on the site's list of allowed devices";
+    let refused = sandbox.ask("");
+    refused.refuses(3, line);
+    refused.mentions("; 3 lines of that list could not be read as a UUID");
+    sandbox.set_settings(&format!(
+        "allowed = ['{}']",
+        "MIG-00000000-0000-0000-0000-000000000000"
+    ));
+    let refused = sandbox.ask("");
+    assert!(
+        !refused.stderr.contains("could not be read"),
+        "{refused:#?}"
+    );
+}
+
 /// A typing mistake there would hand out the device that was to be drained.
 #[test]
 fn an_excluded_entry_that_names_no_device_is_told_at_use() {
