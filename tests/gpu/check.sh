@@ -1,6 +1,7 @@
 #!/usr/bin/env bash
 # `make check-gpu`: what the tests show on a simulated node, shown on a real driver and GPU as far as one GPU can show it. It prints a
-# table, says SKIPPED where something is missing, and changes no setting of any GPU. Its lock and settings are its own, so it knows
+# table, says SKIPPED where something is missing, and changes no setting of any GPU but the compute mode of one device (as root), which it
+# puts back. Its lock and settings are its own, so it knows
 # nothing of other programs' leases: run it where nobody else computes. Its output is what to send with a report.
 # Usage: check.sh PROGRAMS, the folder of the built programs. Status 1 if a row failed.
 set -uo pipefail
@@ -9,9 +10,12 @@ programs=$(cd "$1" && pwd)
 room=$(mktemp -d "${TMPDIR:-/tmp}/getgpu-check-gpu.XXXXXX")
 started=()
 failures=0
+# The device whose compute mode has to be put back.
+exclusive=
 # shellcheck disable=SC2317
 end() {
     for pid in ${started[@]+"${started[@]}"}; do kill -9 "$pid" 2>/dev/null; done
+    [ -z "$exclusive" ] || nvidia-smi -i "$exclusive" -c DEFAULT >/dev/null 2>&1
     GETGPU_LOCK=$room/lock getgpu --release-all -q 2>/dev/null
     rm -rf "$room"
 }
@@ -168,6 +172,30 @@ bare=$(cuda init)
 detail="cuInit: $(printf '%s' "$answer" | said init); without the hook: ${bare#init }" judge "hook: its variable decides" test "$(printf '%s' "$answer" | said init)" = 100
 for pid in "${blockers[@]}"; do drop "$pid"; done
 until_true 10 free_is "$all"
+
+# The driver can enforce what the lease promises, where the device has a compute mode; nvml.h says that of a MIG device it is its own.
+mode() { getgpu --list --json | grep -o "\"uuid\":\"$uuid\"[^{]*" | grep -o '"compute_mode":"[a-z_]*"' | cut -d '"' -f 4; }
+if ! command -v nvidia-smi >/dev/null; then
+    skip "compute mode: exclusive" "no nvidia-smi; the mode is $(mode)"
+elif [ "$(id -u)" != 0 ] || [ "$(mode)" != default ]; then
+    skip "compute mode: exclusive" "only root can set it, and only from the default mode; it is $(mode)"
+else
+    exclusive=$uuid
+    answer=$(nvidia-smi -i "$uuid" -c EXCLUSIVE_PROCESS 2>&1)
+    if [ "$(mode)" = exclusive_process ]; then
+        hold exclusive env CUDA_VISIBLE_DEVICES="$uuid" cuda init context
+        first=$last
+        second=$(CUDA_VISIBLE_DEVICES=$uuid cuda init context 2>&1 | said context)
+        detail="a second program: status $second" judge "compute mode: exclusive" test "$second" != 0
+        drop "$first"
+    else
+        skip "compute mode: exclusive" "not here: $(printf '%s' "$answer" | head -n 1)"
+    fi
+    nvidia-smi -i "$uuid" -c DEFAULT >/dev/null 2>&1
+    exclusive=
+    detail="put back" judge "compute mode: default" test "$(mode)" = default
+    until_true 10 free_is "$all"
+fi
 
 took=()
 for _ in 1 2 3; do began=$(now); cuda init >/dev/null; took+=("$(ms "$began")"); done
