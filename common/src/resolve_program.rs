@@ -12,6 +12,9 @@ use crate::installed::can_run;
 
 /// What a program's name begins with once its path is a link to cudawrap.
 pub const PREFIX: &str = "CUDAWRAP_";
+/// What stands between a wrapped program's name and a number in the name of an older one,
+/// which create-cudawrap keeps: `CUDAWRAP_app.replaced-1`.
+pub const KEPT: &str = ".replaced-";
 /// What the program behind the links is called.
 const WRAPPER: &str = "cudawrap";
 /// Links followed before a chain counts as a loop (the kernel's own limit,
@@ -86,9 +89,21 @@ pub fn is_cudawrap(path: &Path) -> bool {
     end.is_some_and(|end| end.file_name() == Some(OsStr::new(WRAPPER)))
 }
 
+/// `app` of `app.replaced-1`. Such a path is never wrapped: what would be its program is an
+/// older one of `app`'s.
+pub fn without_number(name: &OsStr) -> Option<&OsStr> {
+    let bytes = name.as_bytes();
+    let digits = bytes.iter().rev().take_while(|byte| byte.is_ascii_digit());
+    let (start, number) = bytes.split_at(bytes.len() - digits.count());
+    let app = start.strip_suffix(KEPT.as_bytes())?;
+    (!number.is_empty() && !app.is_empty()).then(|| OsStr::from_bytes(app))
+}
+
 /// `CUDAWRAP_name` beside `hop`.
 pub fn beside(hop: &Path) -> Option<PathBuf> {
-    let name = hop.file_name()?;
+    let name = hop
+        .file_name()
+        .filter(|name| without_number(name).is_none())?;
     Some(hop.with_file_name(OsString::from_vec(
         [PREFIX.as_bytes(), name.as_bytes()].concat(),
     )))

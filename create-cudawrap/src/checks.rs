@@ -7,7 +7,7 @@ use std::os::unix::ffi::OsStrExt;
 use std::path::Path;
 
 use getgpu_common::error::{Failure, Kind, reason, refused};
-use getgpu_common::resolve_program::{Identity, PREFIX, identity};
+use getgpu_common::resolve_program::{Identity, PREFIX, identity, without_number};
 
 use crate::directory::Directory;
 use crate::executable::Form;
@@ -25,6 +25,12 @@ const LONGEST_PATH: usize = 4095;
 pub fn name(name: &OsStr) -> Result<(), Failure> {
     if names::is_own(name) {
         return Err(own(&name.to_string_lossy()));
+    }
+    if let Some(app) = without_number(name).filter(|_| names::original(name).is_none()) {
+        return Err(
+            refused("has a name as --repair gives them to older programs")
+                .hint(format!("did you mean {}?", app.to_string_lossy())),
+        );
     }
     match names::original(name) {
         Some(app) => Err(

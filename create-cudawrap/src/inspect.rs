@@ -147,7 +147,7 @@ pub fn snapshot(dir: &Directory, names: &Names, own: Option<Identity>) -> io::Re
     })
 }
 
-/// The first `app.replaced-N` that is free, or that an interrupted run has given to the
+/// The first `CUDAWRAP_app.replaced-N` that is free, or that an interrupted run has given to the
 /// program already.
 fn replaced(dir: &Directory, names: &Names, program: Option<Identity>) -> io::Result<OsString> {
     let mut number = 1;

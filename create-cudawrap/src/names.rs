@@ -1,19 +1,20 @@
 //! The names beside a wrapped path: `CUDAWRAP_app` is the program, `.CUDAWRAP_app~` what
-//! a crash may leave behind. Both are fixed, so that the next run finds what an
+//! a crash may leave behind, `CUDAWRAP_app.replaced-1` an older program. They are fixed, so that the next run finds what an
 //! interrupted one began.
 
 use std::ffi::{OsStr, OsString};
 use std::os::unix::ffi::{OsStrExt, OsStringExt};
 
 pub use getgpu_common::resolve_program::PREFIX;
+use getgpu_common::resolve_program::{KEPT, without_number};
 
 /// What migtools calls a program that it wrapped.
 const FORMER: &str = "MIGTOOLS_";
 /// The program that the links lead to.
 pub const WRAPPER: &str = "cudawrap";
-/// How much longer than the program's name the longest name beside it is (`.` and `~`
-/// around `CUDAWRAP_name`).
-pub const ADDED: usize = PREFIX.len() + 2;
+/// How much longer than the program's name the longest name beside it is: that of an older
+/// program, with two digits.
+pub const ADDED: usize = PREFIX.len() + KEPT.len() + 2;
 /// Our own programs, which are never wrapped.
 pub const OWN: [&str; 4] = [WRAPPER, "getgpu", "create-cudawrap", "create_cudawrap"];
 
@@ -48,10 +49,12 @@ impl Names {
         &self.0[place as usize]
     }
 
-    /// The name that an older program gets when a newer one takes its place.
+    /// The name that an older program gets when a newer one takes its place. Like every name
+    /// beside a path it does not begin with the program's: searches for the newest program
+    /// whose name begins so would find it.
     pub fn replaced(&self, number: u32) -> OsString {
-        let number = format!(".replaced-{number}");
-        joined(&[self.at(Place::App).as_bytes(), number.as_bytes()])
+        let number = format!("{KEPT}{number}");
+        joined(&[self.at(Place::Hidden).as_bytes(), number.as_bytes()])
     }
 
     /// The name at `place` for a message.
@@ -68,10 +71,11 @@ pub fn original(name: &OsStr) -> Option<&OsStr> {
         Some(rest) => rest.strip_suffix(b"~")?,
         None => bytes,
     };
-    bytes
+    let app = bytes
         .strip_prefix(PREFIX.as_bytes())
         .filter(|app| !app.is_empty())
-        .map(OsStr::from_bytes)
+        .map(OsStr::from_bytes)?;
+    Some(without_number(app).unwrap_or(app))
 }
 
 /// Whether `name` is one of our programs'.
@@ -92,10 +96,14 @@ mod tests {
         let names = Names::of(OsStr::from_bytes(b"a\xffb"));
         assert_eq!(names.at(Place::Hidden).as_bytes(), b"CUDAWRAP_a\xffb");
         assert_eq!(names.at(Place::Tmp).as_bytes(), b".CUDAWRAP_a\xffb~");
-        assert_eq!(names.at(Place::Tmp).len() - 3, ADDED);
+        assert!(names.at(Place::Tmp).len() - 3 < ADDED);
         for place in [Place::Hidden, Place::Tmp] {
             assert_eq!(original(names.at(place)), Some(names.at(Place::App)));
         }
+        let replaced = names.replaced(12);
+        assert_eq!(replaced.as_bytes(), b"CUDAWRAP_a\xffb.replaced-12");
+        assert_eq!(replaced.len() - 3, ADDED);
+        assert_eq!(original(&replaced), Some(names.at(Place::App)));
         for other in ["CUDAWRAP_", "app", ".CUDAWRAP_app", ".app~"] {
             assert_eq!(original(OsStr::new(other)), None, "{other}");
         }

@@ -28,7 +28,7 @@ fn seen(app: EntryKind, hidden: EntryKind, form: Form) -> PathSnapshot {
         tmp_in_use: false,
         wrapper_fault: None,
         behind: None,
-        replaced: "app.replaced-1".into(),
+        replaced: "CUDAWRAP_app.replaced-1".into(),
     }
 }
 

@@ -105,7 +105,7 @@ fn words(seen: &PathSnapshot, name: &OsStr) -> Option<Words> {
         ),
         State::Upgraded => bad(
             "upgraded over",
-            "a newer program replaced the link: --repair wraps it, and keeps the older one as name.replaced-1",
+            "a newer program replaced the link: --repair wraps it, and keeps the older one as CUDAWRAP_name.replaced-1",
         ),
         State::Copied => bad(
             "copied",

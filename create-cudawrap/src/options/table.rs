@@ -37,7 +37,7 @@ pub struct Doing {
     #[arg(long)]
     pub undo: bool,
     /// Wrap the new program if an upgrade has replaced the link, and keep the older one as
-    /// name.replaced-1; turn a copy of cudawrap back into a link; renew a link to a cudawrap that
+    /// CUDAWRAP_name.replaced-1; turn a copy of cudawrap back into a link; renew a link to a cudawrap that
     /// no longer exists
     #[arg(long)]
     pub repair: bool,

@@ -116,7 +116,7 @@ fn wrapped_paths_are_recorded_and_the_record_is_only_a_hint() {
     repaired.mentions("the newer program is wrapped");
     assert_eq!(sandbox.output_of("app/x"), "new a b");
     sandbox.create(&["--undo", "--all"]);
-    assert_eq!(sandbox.names("app"), ["x", "x.replaced-1"]);
+    assert_eq!(sandbox.names("app"), ["CUDAWRAP_x.replaced-1", "x"]);
     assert_eq!(sandbox.output_of("app/x"), "new a b");
     assert!(!std::fs::read_to_string(&note).unwrap().contains("app/"));
 }

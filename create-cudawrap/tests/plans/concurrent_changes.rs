@@ -71,7 +71,10 @@ fn undo_gives_back_a_program_that_an_upgrade_has_just_put_there() {
 #[test]
 fn an_older_program_gets_a_further_name_before_it_is_replaced() {
     let (result, all) = overtaken(UPGRADED, Goal::Repair, HIDDEN);
-    assert!(result.is_ok() && is_new(&all, "x.replaced-1"), "{all:#?}");
+    assert!(
+        result.is_ok() && is_new(&all, "CUDAWRAP_x.replaced-1"),
+        "{all:#?}"
+    );
 }
 
 /// A leftover that is not the file that was looked at is not removed.

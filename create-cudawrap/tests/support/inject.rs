@@ -48,8 +48,8 @@ pub(crate) const STARTS: &[Start] = &[
         args: &["--undo", "x"], program: "app/CUDAWRAP_x", end: "x", undone: "x" },
     Start { name: "repair",
         files: |s| (s.script("app/CUDAWRAP_x", "old"), s.script("app/x", "one")).1,
-        args: &["--repair", "x"], program: "app/x", end: "CUDAWRAP_x x x.replaced-1",
-        undone: "x x.replaced-1" },
+        args: &["--repair", "x"], program: "app/x", end: "CUDAWRAP_x CUDAWRAP_x.replaced-1 x",
+        undone: "CUDAWRAP_x.replaced-1 x" },
     // Stripped, since the small file systems have no room for more.
     Start { name: "copied",
         files: |s| (s.script("app/CUDAWRAP_x", "one"), s.run_sh("strip -o app/x bin/cudawrap")).1,
