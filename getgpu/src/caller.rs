@@ -1,23 +1,39 @@
 //! Who called getgpu, and which process a reservation is to outlast with --hold.
-//! Reads stat only, so no sick process can stop it.
+//! Reads stat only, so no sick process can stop it, and of a shell that calls its arguments.
 
 use nix::unistd::{Pid, getsid};
 
 use getgpu_common::error::{Failure, Kind};
-use getgpu_common::procfs::{Process, Stat, ancestry, namespaces};
+use getgpu_common::procfs::{self, Process, Stat, ancestry, namespaces, process_memory};
 
-/// The nearest ancestor that was started by exec; process 1 stands for a parent that
-/// cannot be seen.
+use crate::shell_command;
+
+/// The nearest ancestor that was started by exec, or the one above it where that is a shell
+/// which was started for this call alone; process 1 stands for a parent that cannot be seen.
 pub fn find() -> Process {
     let ancestors = ancestry::ancestors(std::process::id() as i32, 64);
-    ancestry::caller(&ancestors).map_or_else(
-        || Process {
+    let Some(caller) = ancestry::caller(&ancestors) else {
+        return Process {
             pid: 1,
             start: 0,
             name: "?".into(),
-        },
-        Process::from,
-    )
+        };
+    };
+    Process::from(behind_shell(caller, &ancestors).unwrap_or(caller))
+}
+
+/// Who started a shell that has nothing to do but this call. Another user's process, such
+/// as cron, is not meant.
+fn behind_shell<'a>(shell: &Stat, ancestors: &'a [Stat]) -> Option<&'a Stat> {
+    let above = ancestors.iter().position(|stat| stat.pid == shell.pid)? + 1;
+    let parent = ancestry::caller(&ancestors[above..])?;
+    if parent.pid == 1 || procfs::euid(parent.pid)? != nix::unistd::geteuid().as_raw() {
+        return None;
+    }
+    let arguments = process_memory::cmdline(shell.pid);
+    let arguments = arguments.strip_suffix(b"\0").unwrap_or(&arguments);
+    let words: Vec<&[u8]> = arguments.split(|byte| *byte == 0).collect();
+    shell_command::is_getgpu_alone(&words).then_some(parent)
 }
 
 /// Whether the calling process has exited, and `caller` is only the process that adopted

@@ -26,6 +26,7 @@ mod options;
 mod print;
 mod release;
 mod run;
+mod shell_command;
 mod show_config;
 mod slurm;
 mod tag;
