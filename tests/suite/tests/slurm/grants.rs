@@ -5,7 +5,7 @@ use getgpu_tests::OTHER;
 use harness::Signal;
 use harness::skip::{self, Need};
 
-use crate::task_prolog_call::{STEP, beside, called, gpus4, hidden, script, told};
+use crate::task_prolog_call::{STEP, beside, called, given, gpus4, hidden, script, told};
 
 /// The only task on its node.
 const ALONE: &str = "SLURM_JOB_ID=7 SLURM_STEP_ID=0 SLURM_STEP_TASKS_PER_NODE=1";
@@ -105,4 +105,28 @@ fn a_task_has_the_device_that_it_may_open_whatever_its_variable_names() {
     let hook = task("nvidia3", first, 1, &format!("dash {}", script()));
     let line = format!("export CUDA_VISIBLE_DEVICES={}\n", uuids[3]);
     hook.exits(0).prints(&line);
+}
+
+/// One sick GPU of a grant takes no task, and the other one is given.
+#[test]
+fn a_task_gets_the_granted_device_that_is_well() {
+    let Some(sandbox) = gpus4() else { return };
+    let uuids = sandbox.uuids();
+    let two = format!("{},{}", uuids[0], uuids[1]);
+    let task = |more: &str| format!("{STEP} SLURM_STEP_TASKS_PER_NODE=2 {more}");
+    // Lost, and one that needs a reset but answers.
+    let faults = [
+        "[[rule]]\nfunction = '*'\ngpu = 0\nreturns = 15\n",
+        "[[health]]\ngpu = 0\nrows_failed = true\n",
+    ];
+    for fault in faults {
+        sandbox.faults(fault);
+        let visible = task(&format!("CUDA_VISIBLE_DEVICES={two}"));
+        assert_eq!(given(&sandbox, &visible), uuids[1], "{fault}");
+        let numbers = task("SLURM_STEP_GPUS=0,1 SLURM_GPUS_ON_NODE=2");
+        assert_eq!(given(&sandbox, &numbers), uuids[1], "{fault}");
+        let line = "cudawrap -- printenv CUDA_VISIBLE_DEVICES";
+        let ran = sandbox.words(&format!("{visible} {line}")).run();
+        ran.answers(&format!("{}\n", uuids[1]));
+    }
 }
