@@ -19,8 +19,8 @@ use getgpu_common::visible::Visible;
 
 use crate::call::Call;
 use crate::helper;
-use crate::ranks::apply_rank;
 use crate::ranks::waiting::{self, Granted};
+use crate::ranks::{Rank, apply_rank};
 
 /// What a choice turned out to be.
 pub enum Choice {
@@ -103,11 +103,7 @@ fn by_uuid(call: &Call<'_>, request: &Request) -> Option<Device> {
     let uuid = request.grant.visible.single_uuid();
     // A batch system that binds tasks names one device to all of them: only NVML tells
     // which of them this task may open.
-    let has_siblings = call
-        .rank
-        .and_then(|rank| rank.size)
-        .is_some_and(|size| size > 1);
-    let is_bound = call.environment.batch_job && has_siblings;
+    let is_bound = call.environment.batch_job && call.rank.is_some_and(Rank::has_siblings);
     let uuid = uuid.filter(|_| request.count == 1 && !sized && !is_bound);
     uuid.cloned().map(Device::by_uuid)
 }

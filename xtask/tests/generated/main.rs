@@ -3,4 +3,6 @@
 
 mod completions;
 mod drift;
+mod json_fields;
+mod messages;
 mod pages;

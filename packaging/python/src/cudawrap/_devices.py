@@ -26,7 +26,7 @@ class Holder:
     hold: bool | None = None
     tag: str | None = None
     job: str | None = None
-    task: str | None = None
+    task: int | None = None
 
 
 @dataclasses.dataclass(frozen=True)
@@ -45,7 +45,7 @@ class Device:
 
     uuid: str
     state: str
-    """leased, shared, reserved, busy, unknown, claimed or free."""
+    """leased, shared, reserved, busy, unknown, unhealthy, claimed or free."""
     index: int | None = None
     """Its number in `getgpu --list`; None outside what this process may choose from."""
     gpu: int | None = None
@@ -64,7 +64,13 @@ class Device:
     excluded: bool | None = None
     share_used: float | None = None
     reason: str | None = None
+    compute_mode: str | None = None
+    """default, exclusive_process or prohibited."""
+    health: tuple[str, ...] = ()
+    """What NVML says is wrong with its GPU, or set on it."""
     empty: bool | None = None
+    empty_since: int | None = None
+    """Since when no program uses it, in seconds since 1970."""
     holders: tuple[Holder, ...] = ()
     processes: tuple[Process, ...] = ()
 
