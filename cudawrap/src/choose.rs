@@ -11,6 +11,7 @@ use getgpu_common::inventory::{Device, Inventory, usable_together};
 use getgpu_common::lock::Side;
 use getgpu_common::node::Node;
 use getgpu_common::ownership::Decision;
+use getgpu_common::nvml_client::Look;
 use getgpu_common::request::Request;
 use getgpu_common::select::{Observer, Selected, Selection};
 use getgpu_common::settings::RunOrFail;
@@ -195,9 +196,13 @@ fn place(call: &Call<'_>, node: &mut Node<'_>, request: &mut Request) -> Result<
     request.grant.tell_correction(call.diag);
     let ranked = apply_rank::needs_inventory(call);
     if call.settings.bind {
-        let inventory = node.note_cpus(request.look(), |device: &Device| {
-            request.filter.allows(device)
-        })?;
+        // Programs on the other GPUs are near the same CPUs.
+        let everywhere = Look {
+            gpus: Vec::new(),
+            ..request.look()
+        };
+        let inventory =
+            node.note_cpus(everywhere, |device: &Device| request.filter.allows(device))?;
         request.placement.neighbours = neighbours(request, &inventory);
     } else if call.rank.is_some() && request.policy.is_none() {
         let inventory = node.inventory(request.look())?;

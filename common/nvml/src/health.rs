@@ -27,8 +27,16 @@ pub(super) fn health(session: &mut Session<'_>, place: Place, detail: Detail) ->
         Ok(_) => None,
         Err(fault) => of_fault(fault),
     };
-    let whole = place.1.is_none() && detail >= Detail::Full;
-    let of_gpu = session.ailments(place.0, |session| of_gpu(session, &gpu, whole));
+    let of_gpu = session.ailments(place.0, |session| {
+        let action = recovery_action(&gpu).unwrap_or_else(|fault| of_fault(&fault));
+        // "On MIG-enabled GPUs with active instances, querying the number of remapped rows is
+        // not supported" (nvml.h), and GPUs that retire pages have no MIG.
+        let memory = match place.1 {
+            None => faulty_memory(session, &gpu, detail),
+            Some(_) => Vec::new(),
+        };
+        action.into_iter().chain(memory).collect()
+    });
     let mut ailments: Vec<Ailment> = of_mode.into_iter().chain(of_gpu).collect();
     ailments.dedup();
     Health {
@@ -37,18 +45,16 @@ pub(super) fn health(session: &mut Session<'_>, place: Place, detail: Detail) ->
     }
 }
 
-/// What is wrong with a GPU, whichever device of it is asked about.
-fn of_gpu(session: &Session<'_>, gpu: &Handle<'_>, asks_pages: bool) -> Vec<Ailment> {
-    let action = recovery_action(gpu).unwrap_or_else(|fault| of_fault(&fault));
-    let mut ailments: Vec<Ailment> = action.into_iter().collect();
+/// What is wrong with the memory of a whole GPU.
+fn faulty_memory(session: &Session<'_>, gpu: &Handle<'_>, detail: Detail) -> Vec<Ailment> {
+    let mut ailments = Vec::new();
     match raw::remapped_rows(session.nvml, gpu) {
         Ok(rows) => {
             ailments.extend(rows.failed.then_some(Ailment::RowRemapFailed));
             ailments.extend(rows.pending.then_some(Ailment::RowRemapPending));
         }
-        // GPUs before Ampere, which have no MIG, retire pages. That is told only, so a choice
-        // does not ask.
-        Err(fault) if fault.absent() && asks_pages => {
+        // GPUs before Ampere retire pages. That is told only, so a choice does not ask.
+        Err(fault) if fault.absent() && detail >= Detail::Full => {
             let is_pending = gpu.are_pages_pending_retired().unwrap_or(false);
             ailments.extend(is_pending.then_some(Ailment::PageRetirementPending));
         }

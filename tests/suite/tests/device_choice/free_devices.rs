@@ -28,10 +28,11 @@ fn a_pick_costs_the_same_on_any_node_and_touches_one_gpu() {
         costs.iter().all(|(_, cost)| *cost == (calls, 1)),
         "{costs:?}"
     );
-    assert!(calls <= 12, "{calls} calls");
+    // Three of them are about the health of the candidate.
+    assert!(calls <= 15, "{calls} calls");
     let sandbox = Sandbox::new("gpus4");
     let (calls, gpus) = cost(&sandbox, &["--type", "gpu"]);
-    assert!(calls <= 12 && gpus == 1, "{calls} calls, {gpus} GPUs");
+    assert!(calls <= 15 && gpus == 1, "{calls} calls, {gpus} GPUs");
 }
 
 /// Also beside holes and odd GPUs.

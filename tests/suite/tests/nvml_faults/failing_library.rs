@@ -18,11 +18,7 @@ const NODES: &str =
 
 /// Calls whose failure says nothing of the device, but for a GPU that is lost
 /// (`sick_gpus`).
-const HEALTH: [&str; 3] = [
-    "nvmlDeviceGetComputeMode",
-    "nvmlDeviceGetFieldValues",
-    "nvmlDeviceGetRemappedRows",
-];
+const HEALTH: [&str; 2] = ["nvmlDeviceGetComputeMode", "nvmlDeviceGetFieldValues"];
 
 /// The functions that a call with these arguments uses.
 fn functions(arguments: &[&str]) -> BTreeSet<String> {
