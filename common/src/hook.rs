@@ -15,6 +15,7 @@ use serde::{Deserialize, Serialize};
 
 use crate::descriptors::{above_standard, socket_pair};
 use crate::error::Failure;
+use crate::settings::{Auto, Settings, matches};
 use crate::sys;
 
 /// What the driver reads: the path of the library that it loads at cuInit.
@@ -24,6 +25,19 @@ pub const VARIABLE: &str = "CUDA_INJECTION64_PATH";
 pub const PROBE: &str = "CUDAWRAP_PROBE";
 /// What the library sets then.
 pub const CALLED: &str = "CUDAWRAP_CALLED";
+
+/// Programs that are always left alone: they serve other programs, or only count GPUs.
+pub const EXCEPT: [&str; 4] = ["nvidia-*", "ompi_info", "ucx_info", "lstopo*"];
+
+/// Whether the library leaves a program alone, which is called `name`.
+pub fn leaves_alone(name: &str, settings: &Settings) -> bool {
+    let more = settings.auto_except.iter().map(String::as_str);
+    settings.auto == Auto::Off
+        || EXCEPT
+            .into_iter()
+            .chain(more)
+            .any(|pattern| matches(pattern, name))
+}
 
 /// The hidden first argument that makes cudawrap find a device for another process. Its
 /// pid, its program, [`MANY`] or [`ONE`], and the locks that it holds follow; standard

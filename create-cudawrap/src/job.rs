@@ -18,7 +18,7 @@ use crate::registry::Note;
 use crate::state::{State, state};
 use crate::target::{Target, is_gone};
 use crate::wrapper::Wrapper;
-use crate::{checks, dirlock, linkdir, status};
+use crate::{advice, checks, dirlock, linkdir, status};
 
 /// What all jobs of a run share.
 pub struct Job<'a> {
@@ -172,6 +172,9 @@ impl Job<'_> {
             checks::program(target, dir, seen, wrapper, self.options.force)?;
             for warning in checks::warnings(target, dir) {
                 self.warn(path, warning);
+            }
+            if let Some(advice) = advice::of_argv0(dir.path(), &target.name) {
+                self.diag.hint(&format!("{}: {advice}", path.display()));
             }
         }
         Ok(())

@@ -3,6 +3,7 @@
 //! `checks`, `apparmor`, `package`, `registry` and `wrapper` touch the system; `state` and
 //! `plan` are pure.
 
+pub mod advice;
 pub mod apparmor;
 pub mod apply;
 pub mod checks;

@@ -184,7 +184,9 @@ fn relink() -> Vec<Step> {
 
 fn wrapped(seen: &PathSnapshot, steps: Vec<Step>) -> Plan {
     let script = match seen.form {
-        Some(Form::Script) => ", and as a script it sees that name as $0",
+        Some(Form::Script) => {
+            ", and as a script it sees that name as $0: if it starts others by $0, use --link-dir instead"
+        }
         _ => "",
     };
     let text = format!("wrapped; the program is CUDAWRAP_name beside it{script}");

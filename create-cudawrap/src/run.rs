@@ -10,6 +10,7 @@ use getgpu_common::exit;
 use getgpu_common::resolve_program::{Identity, beside};
 use getgpu_common::settings::{Environment, Loaded};
 
+use crate::advice;
 use crate::directory::Directory;
 use crate::inspect::snapshot;
 use crate::job::Job;
@@ -215,7 +216,10 @@ fn look_at(path: &Path, own: Option<Identity>) -> Result<Option<status::StatusLi
     let seen =
         Directory::open(&target.dir).and_then(|dir| snapshot(&dir, &Names::of(&target.name), own));
     let seen = seen.map_err(|error| Failure::new(Kind::Refused, reason(&error)))?;
-    Ok(status::line(path, &seen))
+    Ok(status::line(path, &seen).map(|line| match line.state {
+        "wrapped" => line.with(advice::set_for(&target.name)),
+        _ => line,
+    }))
 }
 
 fn paths(options: &Options, note: Option<&Note>) -> Result<Vec<PathBuf>, Failure> {

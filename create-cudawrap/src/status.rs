@@ -35,6 +35,16 @@ pub struct StatusLine {
     pub detail: Option<String>,
 }
 
+impl StatusLine {
+    /// The same line with more detail.
+    pub fn with(mut self, more: Option<String>) -> Self {
+        let details = self.detail.take().into_iter().chain(more);
+        let details: Vec<String> = details.collect();
+        self.detail = (!details.is_empty()).then(|| details.join("; "));
+        self
+    }
+}
+
 #[derive(Serialize)]
 struct Document<'a> {
     schema: u32,

@@ -1,13 +1,19 @@
-//! `cudawrap --auto -- PROGRAM`: the program starts without a device, and libcudawrap.so
+//! `cudawrap --auto -- PROGRAM`, or a linked program with `lease = "first_call"`: the program
+//! starts without a device, and libcudawrap.so
 //! gives it one at its first CUDA call. Options become the CUDAWRAP_* variables that the
 //! library goes by. Variables for frameworks are set now, as far as they are known: the
 //! driver has a thread of its own from 550 on when it loads the library, which then sets
 //! no other variable than CUDA_VISIBLE_DEVICES, and Python has copied its environment.
 
+use std::ffi::OsStr;
+use std::path::Path;
+
 use getgpu_common::diag::Diag;
 use getgpu_common::error::{Failure, Kind};
-use getgpu_common::settings::{Auto, Loaded, Settings};
-use getgpu_common::{frameworks, hook};
+use getgpu_common::resolve_program::program_name;
+use getgpu_common::settings::{Auto, Environment, LeaseAt, Loaded, Settings};
+use getgpu_common::visible::hides_all;
+use getgpu_common::{frameworks, hook, sys};
 
 use crate::handover::LaunchSpec;
 use crate::options::Options;
@@ -47,7 +53,36 @@ pub fn prepare(options: &Options, loaded: &Loaded, diag: &Diag) -> Result<Launch
     }
     Ok(LaunchSpec {
         variables,
-        lease: None,
+        ..LaunchSpec::default()
+    })
+}
+
+/// The same for a linked program that is to take its device so. None: it takes it now,
+/// since it is to, or since nothing would give it one later.
+pub fn of_linked(
+    settings: &Settings,
+    environment: &Environment,
+    program: &Path,
+) -> Option<LaunchSpec> {
+    let is_alone = hook::leaves_alone(&program_name(program), settings);
+    if settings.lease == LeaseAt::Start || is_alone || sys::secure_execution() {
+        return None;
+    }
+    let library = hook::installed_library()?.to_string_lossy().into_owned();
+    let other = std::env::var_os(hook::VARIABLE);
+    if other.is_some_and(|other| !other.is_empty() && *other != *library) {
+        // A profiler, for example, is in its place.
+        return None;
+    }
+    let visible = environment.visible.as_deref().map(OsStr::to_string_lossy);
+    if visible.is_some_and(|visible| hides_all(&visible)) {
+        return Some(LaunchSpec::unchanged());
+    }
+    let mut variables = vec![(hook::VARIABLE.to_owned(), library)];
+    variables.extend(for_frameworks(settings));
+    Some(LaunchSpec {
+        variables,
+        ..LaunchSpec::default()
     })
 }
 

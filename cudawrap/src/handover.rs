@@ -8,6 +8,7 @@ use std::os::unix::ffi::OsStrExt;
 use std::path::Path;
 
 use getgpu_common::error::{Failure, Kind, reason};
+use getgpu_common::settings::ArgvZero;
 use getgpu_common::{descriptors, sys};
 use nix::errno::Errno;
 use nix::libc;
@@ -21,6 +22,8 @@ pub struct LaunchSpec {
     pub variables: Vec<(String, String)>,
     /// The lease that it inherits, if there is one.
     pub lease: Option<Lease>,
+    /// What it finds as its own name.
+    pub argv0: ArgvZero,
 }
 
 impl LaunchSpec {
@@ -38,10 +41,15 @@ unsafe extern "C" {
 /// Becomes `program`. Returns only what went wrong.
 pub fn exec(program: &Path, arguments: &[OsString], spec: &LaunchSpec) -> Failure {
     let path = sys::c_string(program.as_os_str().as_bytes());
-    let words: Vec<CString> = arguments
+    let mut words: Vec<CString> = arguments
         .iter()
         .map(|word| sys::c_string(word.as_bytes()))
         .collect();
+    if let (ArgvZero::File, Some(name)) = (spec.argv0, words.first_mut()) {
+        // As it is, links and all; absolute, so that it outlives a change of directory.
+        let file = std::path::absolute(program).unwrap_or_else(|_| program.to_owned());
+        *name = sys::c_string(file.as_os_str().as_bytes());
+    }
     let changed: Vec<(&str, CString)> = spec
         .variables
         .iter()

@@ -32,6 +32,7 @@ pub fn launch(call: &Call<'_>, leased: Leased) -> Result<LaunchSpec, Failure> {
     let mut spec = LaunchSpec {
         variables: visible.collect(),
         lease: leased.lease,
+        ..LaunchSpec::default()
     };
     let Some(lease) = &spec.lease else {
         return Ok(spec);

@@ -16,6 +16,7 @@ use getgpu_common::resolve_program::program_name;
 use getgpu_common::settings::{Environment, Loaded, RunOrFail, Settings};
 use getgpu_common::visible::{Visible, hides_all};
 
+use crate::at_first_call;
 use crate::call::{Call, Lessee, Origin};
 use crate::choose::{free, named};
 use crate::handover::{LaunchSpec, exec};
@@ -43,12 +44,25 @@ impl LinkedProgram {
 }
 
 fn prepare(program: &Path, diag: &Diag) -> Result<LaunchSpec, Failure> {
-    if switch(options::disabled(), diag) {
-        return Ok(LaunchSpec::unchanged());
-    }
     let environment = Environment::of_process();
-    let settings = settings(&environment, program, diag)?.settings;
-    ready(&settings, &environment, Lessee::to_be(program), diag)
+    let settings = settings(&environment, program, diag).map(|loaded| loaded.settings);
+    if switch(options::disabled(), diag) {
+        // Also where the settings are wrong: that is what it is for.
+        return Ok(LaunchSpec {
+            argv0: settings.map(|settings| settings.argv0).unwrap_or_default(),
+            ..LaunchSpec::unchanged()
+        });
+    }
+    let settings = settings?;
+    let later = at_first_call::of_linked(&settings, &environment, program);
+    let spec = match later {
+        Some(spec) => spec,
+        None => ready(&settings, &environment, Lessee::to_be(program), diag)?,
+    };
+    Ok(LaunchSpec {
+        argv0: settings.argv0,
+        ..spec
+    })
 }
 
 /// What is in force for a program that was not started by cudawrap's own name.

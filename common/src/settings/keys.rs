@@ -128,6 +128,10 @@ keys! {
         |s| quoted(&s.when_taken), |s, t| s.when_taken = read(t)?;
     preference "when_no_gpu", "what happens to a wrapped program on a node without GPUs: \"run\" or \"fail\"",
         |s| quoted(&s.when_no_gpu), |s, t| s.when_no_gpu = read(t)?;
+    preference "argv0", "what a wrapped program finds as its own name: the \"name\" that it was started by, or the path of its own \"file\", for one that looks for its other files from there",
+        |s| quoted(&s.argv0), |s, t| s.argv0 = read(t)?;
+    preference "lease", "when a wrapped program takes its device: at its \"start\", or at its \"first_call\" of CUDA, by libcudawrap.so",
+        |s| quoted(&s.lease), |s, t| s.lease = read(t)?;
     preference "visible", "what a program sees of the devices that it could choose from: \"one\" (its own), its own \"first\" and then the others, or \"all\" as inherited",
         |s| quoted(&s.visible), |s, t| s.visible = read(t)?;
     preference "framework_memory", "set the variables that keep TensorFlow and JAX within a share's memory",

@@ -28,8 +28,8 @@ pub use loaded::{Loaded, Scoped, Source, matches};
 pub use slurm::SlurmSettings;
 pub use value_codec::quoted;
 pub use value_types::{
-    Auto, AutoNone, IdleAction, Log, Policy, RunOrFail, Shown, SlurmTaken, SlurmTasks, Type,
-    Unshared, Wait, WithoutGrant,
+    ArgvZero, Auto, AutoNone, IdleAction, LeaseAt, Log, Policy, RunOrFail, Shown, SlurmTaken,
+    SlurmTasks, Type, Unshared, Wait, WithoutGrant,
 };
 
 /// The site's list of devices if no setting names another.
@@ -118,6 +118,10 @@ pub struct Settings {
     pub when_taken: RunOrFail,
     /// No GPU here.
     pub when_no_gpu: RunOrFail,
+    /// What a wrapped program finds as argv\[0\].
+    pub argv0: ArgvZero,
+    /// When a wrapped program takes its device.
+    pub lease: LeaseAt,
     /// Whether TensorFlow and JAX are told how much memory a share has.
     pub framework_memory: bool,
     /// Whether programs with a share are clients of an MPS daemon.
@@ -208,6 +212,8 @@ impl Default for Settings {
             linger: Duration::from_secs(2),
             when_taken: RunOrFail::Run,
             when_no_gpu: RunOrFail::Run,
+            argv0: ArgvZero::Name,
+            lease: LeaseAt::Start,
             framework_memory: true,
             mps: false,
             bind: false,

@@ -150,6 +150,28 @@ words! {
 }
 
 words! {
+    /// What a wrapped program finds as its own name.
+    ArgvZero {
+        /// The name that it was started by.
+        #[default]
+        Name = "name",
+        /// The path of its own file, for one that looks for its other files from there.
+        File = "file",
+    }
+}
+
+words! {
+    /// When a wrapped program takes its device.
+    LeaseAt {
+        /// Before it runs.
+        #[default]
+        Start = "start",
+        /// At its first CUDA call, by libcudawrap.so.
+        FirstCall = "first_call",
+    }
+}
+
+words! {
     /// Where leases are written down.
     Log {
         /// Nowhere.

@@ -12,7 +12,7 @@ use getgpu_common::error::{Failure, Kind};
 use getgpu_common::hook;
 use getgpu_common::procfs;
 use getgpu_common::resolve_program::program_name;
-use getgpu_common::settings::{Auto, AutoNone, Environment, Loaded, Settings, env_flags, matches};
+use getgpu_common::settings::{AutoNone, Environment, Loaded, Settings, env_flags, matches};
 use getgpu_common::{exit, sys};
 
 use crate::gate::Outcome;
@@ -20,9 +20,6 @@ use crate::{thread, whereabouts, worker};
 
 /// What decides which devices a CUDA program sees.
 const VISIBLE: &CStr = c"CUDA_VISIBLE_DEVICES";
-
-/// Programs that are always left alone: they serve other programs, or only count GPUs.
-const EXCEPT: [&str; 4] = ["nvidia-*", "ompi_info", "ucx_info", "lstopo*"];
 
 /// All devices were hidden by us, at an earlier call.
 static HIDDEN: AtomicBool = AtomicBool::new(false);
@@ -36,7 +33,9 @@ pub fn attach(diag: &Diag) -> Outcome {
     // Nonsense in the variable never keeps a program from its device.
     let disabled = env_flags::is_on("CUDAWRAP_DISABLE").unwrap_or(false);
     let program = procfs::executable("self").unwrap_or_default();
-    if sys::secure_execution() || disabled || is_one_of(&program, &EXCEPT) {
+    let name = program_name(&program);
+    let is_excepted = hook::EXCEPT.iter().any(|pattern| matches(pattern, &name));
+    if sys::secure_execution() || disabled || is_excepted {
         return Outcome::Final;
     }
     let beside = whereabouts::beside();
@@ -44,7 +43,7 @@ pub fn attach(diag: &Diag) -> Outcome {
         Ok(settings) => settings,
         Err(failure) => return without(AutoNone::Hide, &failure, diag),
     };
-    if settings.auto == Auto::Off || is_one_of(&program, &settings.auto_except) {
+    if hook::leaves_alone(&name, &settings) {
         return Outcome::Final;
     }
     // A variable that this library has emptied counts as not set.
@@ -76,14 +75,6 @@ fn policy(cudawrap: Option<&Path>) -> Result<Settings, Failure> {
         ..Environment::of_program(cudawrap)
     };
     Ok(Loaded::read(&environment, None)?.settings)
-}
-
-/// Whether the program is called so.
-fn is_one_of(program: &Path, patterns: &[impl AsRef<str>]) -> bool {
-    let name = program_name(program);
-    patterns
-        .iter()
-        .any(|pattern| matches(pattern.as_ref(), &name))
 }
 
 fn nowhere() -> Failure {

@@ -12,3 +12,4 @@ mod helper_process;
 mod no_device;
 mod option_and_check;
 mod programs;
+mod wrapped_programs;

@@ -4,6 +4,7 @@
 mod arguments;
 mod callers;
 mod hints;
+mod own_files;
 mod program_search;
 mod users_and_namespaces;
 mod ways_to_start;

@@ -1,0 +1,90 @@
+//! What a person should know of a program when it is wrapped: whether it may look for its
+//! other files by its own name, and what the settings say for it. Looks at the names beside
+//! its directory; decides nothing.
+
+use std::ffi::OsStr;
+use std::path::Path;
+
+use getgpu_common::settings::{ArgvZero, Environment, LeaseAt, Loaded, Settings};
+
+/// The settings for a program of this name; none where the files are wrong, which has been
+/// said.
+fn settings(name: &OsStr) -> Option<Settings> {
+    let name = name.to_string_lossy();
+    let loaded = Loaded::read(&Environment::of_process(), Some(&name)).ok()?;
+    Some(loaded.settings)
+}
+
+/// What the settings change for a wrapped program, for `--status`.
+pub fn set_for(name: &OsStr) -> Option<String> {
+    let settings = settings(name)?;
+    let set = [
+        (settings.argv0 == ArgvZero::File).then_some("argv0 = \"file\""),
+        (settings.lease == LeaseAt::FirstCall).then_some("lease = \"first_call\""),
+    ];
+    let set: Vec<&str> = set.into_iter().flatten().collect();
+    (!set.is_empty()).then(|| set.join(", "))
+}
+
+/// The line for a program that may look for its other files beside the end of the links of
+/// its own name, which is cudawrap's directory once it is wrapped.
+pub fn of_argv0(directory: &Path, name: &OsStr) -> Option<String> {
+    let looks = looks_by_name(&name.to_string_lossy(), &|sibling| {
+        let found = std::fs::read_dir(directory.join("..").join(sibling.0));
+        let mut names = found.into_iter().flatten().flatten();
+        names.any(|entry| (sibling.1)(&entry.file_name().to_string_lossy()))
+    });
+    let is_set = settings(name).is_some_and(|settings| settings.argv0 == ArgvZero::File);
+    (looks && !is_set).then(|| {
+        let name = name.to_string_lossy();
+        format!(
+            "it may look for its files by its own name: if it does not find them, set [program.\"{name}\"] argv0 = \"file\" in config.toml"
+        )
+    })
+}
+
+/// A directory beside the program's, and which names in it speak for that.
+type Sibling<'a> = (&'a str, &'a dyn Fn(&str) -> bool);
+
+/// Whether a program of this name looks for its files so: a Python, or one with a directory of
+/// its own in `../share` or a Python's in `../lib`.
+fn looks_by_name(name: &str, has: &dyn Fn(Sibling<'_>) -> bool) -> bool {
+    let share = if name.starts_with("gmx") {
+        "gromacs"
+    } else {
+        name
+    };
+    let is_python = |other: &str| {
+        let version = other.strip_prefix("python");
+        version.is_some_and(|version| version.starts_with(|c: char| c.is_ascii_digit()))
+    };
+    name.starts_with("python")
+        || has(("share", &|other| other == share))
+        || has(("lib", &is_python))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn programs_that_look_by_their_name_are_told_from_others() {
+        let cases: [(&str, &[(&str, &str)], bool); 8] = [
+            ("python3.11", &[], true),
+            ("gmx", &[("share", "gromacs")], true),
+            ("gmx_mpi", &[("share", "gromacs")], true),
+            ("relion", &[("share", "relion")], true),
+            ("jupyter", &[("lib", "python3.12")], true),
+            ("app", &[("share", "man"), ("lib", "libpython.so")], false),
+            ("app", &[("lib", "app"), ("lib", "pythonic")], false),
+            ("app", &[], false),
+        ];
+        for (name, there, expected) in cases {
+            let has = |sibling: Sibling<'_>| {
+                let mut there = there.iter();
+                there.any(|(folder, other)| *folder == sibling.0 && (sibling.1)(other))
+            };
+            assert_eq!(looks_by_name(name, &has), expected, "{name} {there:?}");
+        }
+    }
+}

@@ -1,0 +1,108 @@
+//! `lease = "first_call"`: a wrapped program that needs no GPU for most of its calls takes its
+//! device at its first CUDA call, and none for `gmx -version` or a client.
+
+use getgpu_tests::hooked::{VARIABLE, said};
+use getgpu_tests::listing;
+use getgpu_tests::wrapped::wrap;
+use harness::{Sandbox, wait};
+
+const LATER: &str = "[program.'gmx']\nlease = 'first_call'";
+
+#[test]
+fn a_call_without_cuda_runs_on_a_full_node_and_holds_nothing() {
+    let sandbox = Sandbox::new("mig4");
+    wrap(&sandbox, "opt", "gmx", "cuda");
+    wrap(&sandbox, "opt", "app", "cuda");
+    let full = sandbox.words("getgpu -q -n 4 --for=600 --tag all").run();
+    full.exits(0);
+    sandbox
+        .words("@/opt/gmx version")
+        .run()
+        .refuses(75, "no free device");
+    sandbox.set_settings(LATER);
+    sandbox.words("@/opt/gmx version").run().exits(0).says(&[]);
+    sandbox
+        .words("@/opt/app version")
+        .run()
+        .refuses(75, "no free device");
+    sandbox.ask("--release all").exits(0);
+    let client = sandbox.words("@/opt/gmx version ready=up hold").spawn();
+    sandbox.until_file("work/up");
+    assert!(!sandbox.locked(), "a client has no device");
+    client.kill();
+}
+
+#[test]
+fn the_first_call_takes_a_device_of_its_own() {
+    let sandbox = Sandbox::with("mig4", LATER);
+    wrap(&sandbox, "opt", "gmx", "cuda");
+    let start = |number: usize| {
+        let line = format!("@/opt/gmx ready=up{number} until=go init visible uuid hold");
+        sandbox.words(&line).spawn()
+    };
+    let programs: Vec<_> = (0..4).map(start).collect();
+    (0..4).for_each(|number| sandbox.until_file(&format!("work/up{number}")));
+    assert_eq!(listing::free_devices(&sandbox), "4");
+    sandbox.file("work/go", "", 0o644);
+    wait::until("all have one", || listing::free_devices(&sandbox) == "0");
+    let mut seen: Vec<String> = programs
+        .iter()
+        .map(|program| {
+            let is_said = || program.stdout().contains("visible MIG-");
+            wait::until("it tells its device", is_said);
+            assert_eq!(program.stderr(), "");
+            let text = program.stdout();
+            let line = text
+                .lines()
+                .find(|line| line.starts_with("visible "))
+                .unwrap();
+            line.to_owned()
+        })
+        .collect();
+    seen.sort();
+    seen.dedup();
+    assert_eq!(seen.len(), 4);
+    // One more finds none, as with --auto.
+    let none = sandbox.words("@/opt/gmx init visible").run();
+    none.mentions("no free device: 4 of 4 in use");
+    assert_eq!(said(&none, "visible"), "empty");
+}
+
+/// Where libcudawrap.so would give it none, it takes its device at its start.
+#[test]
+fn it_is_leased_at_the_start_where_nothing_would_come_later() {
+    for (settings, variable) in [
+        ("auto = 'off'", ""),
+        ("auto_except = ['gm?']", ""),
+        ("", "/opt/profiler.so"),
+        ("lib", ""),
+    ] {
+        let sandbox = Sandbox::new("mig4");
+        wrap(&sandbox, "opt", "gmx", "cuda");
+        sandbox.set_settings(LATER);
+        if settings == "lib" {
+            let library = getgpu_tests::hooked::hook(&sandbox);
+            std::fs::remove_file(library).unwrap();
+            let beside = sandbox.path("bin/libcudawrap.so");
+            let _ = std::fs::remove_file(beside);
+        } else {
+            sandbox.set_settings(&format!("{settings}\n{LATER}"));
+        }
+        let program = sandbox.words("@/opt/gmx version ready=up hold");
+        let program = match variable {
+            "" => program,
+            other => program.env(VARIABLE, other),
+        };
+        let program = program.spawn();
+        sandbox.until_file("work/up");
+        assert_eq!(listing::free_devices(&sandbox), "3", "{settings}{variable}");
+        assert_eq!(program.stderr(), "");
+        program.kill();
+    }
+    // A variable that hides all devices leaves nothing to take.
+    let sandbox = Sandbox::with("mig4", LATER);
+    wrap(&sandbox, "opt", "gmx", "cuda");
+    let hidden = sandbox.words("@/opt/gmx init visible").visible("").run();
+    assert_eq!(said(&hidden, "visible"), "empty");
+    hidden.says(&[]);
+}
