@@ -16,6 +16,7 @@ use crate::choose::{Choice, uuids};
 use crate::granted::{self, Named};
 use crate::granted_wait::WantedDevices;
 use crate::lease::Lease;
+use crate::others;
 use crate::ranks::{Rank, apply_rank};
 
 /// What a choice has become.
@@ -95,11 +96,28 @@ fn lease_in_turn(call: &Call<'_>, devices: &[Device], request: &Request) -> Resu
     if ahead == 0 || !waits {
         let named = granted::lease(call, &mut wanted.request, devices)?;
         if !(waits && matches!(named, Named::Taken(..))) {
+            // What was reserved for this call was idle then; what it only names was asked by
+            // nobody.
+            let request = &wanted.request;
+            if request.cover.is_none() && request.filter.share.is_none() {
+                tell_of_others(call, &named, devices);
+            }
             return Ok(named);
         }
     }
     let progress = Progress::asked(call.settings, call.diag);
-    Waiter::new(call.lock_file, queue, wanted, progress, wait.into())?.wait()
+    let is_whole = wanted.request.filter.share.is_none();
+    let named = Waiter::new(call.lock_file, queue, wanted, progress, wait.into())?.wait()?;
+    if is_whole {
+        tell_of_others(call, &named, devices);
+    }
+    Ok(named)
+}
+
+fn tell_of_others(call: &Call<'_>, named: &Named, devices: &[Device]) {
+    if matches!(named, Named::Leased(_)) {
+        others::tell(call, devices);
+    }
 }
 
 /// Fails for the sake of those who wait, unless the head of the queue leaves the devices

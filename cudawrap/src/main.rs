@@ -23,6 +23,7 @@ mod locate_program;
 mod mps;
 mod named;
 mod options;
+mod others;
 mod ranks;
 
 #[cfg(not(test))]

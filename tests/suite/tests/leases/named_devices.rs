@@ -179,6 +179,46 @@ fn a_named_device_that_is_in_use_gives_a_warning_or_a_refusal() {
     on(&leased, "cudawrap -- true").refuses(75, &line);
 }
 
+/// `cudawrap -- app` uses the device that it is given, and says who else is there.
+#[test]
+fn a_program_of_somebody_else_on_a_named_device_is_said() {
+    let sandbox = Sandbox::new("mig4");
+    let uuids = sandbox.uuids();
+    let foreign = sandbox.occupy(&uuids[1..2], "--shared");
+    let run = |line: &str, uid: u32| {
+        let command = sandbox.words(line).visible(&uuids[1]);
+        match skip::lacks(&[Need::Root]) {
+            true => None,
+            false => Some(command.uid(uid).run()),
+        }
+    };
+    let Some(outcome) = run("cudawrap -- sim-cuda --shared", OTHER) else {
+        return;
+    };
+    let who = format!(
+        "also used by root (pid {}, sim-cuda), without a lease",
+        foreign[0].pid()
+    );
+    outcome
+        .exits(0)
+        .says(&[&format!("cudawrap: {}: {who}", uuids[1])]);
+    // One's own programs share what one names, and what a reservation gave was idle.
+    let own = run("cudawrap -- sim-cuda --shared", 0).unwrap();
+    own.exits(0).says(&[]);
+    let reserved = "d=$(getgpu) && CUDA_VISIBLE_DEVICES=$d cudawrap -- sim-cuda";
+    sandbox.log_calls();
+    sandbox
+        .shell("bash", reserved)
+        .uid(OTHER)
+        .run()
+        .exits(0)
+        .says(&[]);
+    drop(foreign);
+    // Where NVML cannot be asked there is nothing to say.
+    std::fs::remove_file(sandbox.path("lib/libnvidia-ml.so.1")).unwrap();
+    run("cudawrap -- true", OTHER).unwrap().exits(0).says(&[]);
+}
+
 /// In another pid namespace /proc cannot prove whose a reservation is, so the uid that
 /// signs it decides; a container's uid 0 may be anybody, so cudawrap warns and runs.
 #[test]
