@@ -16,8 +16,11 @@ pub fn tell(call: &Call<'_>, devices: &[Device]) {
         return;
     }
     let used = helper::node(call.settings).ask(|node| {
-        let uuids = devices.iter().map(|device| device.uuid.clone()).collect();
-        node.nvml()?.usages(uuids, Detail::Full)
+        let nvml = node.nvml()?;
+        let used = devices
+            .iter()
+            .map(|device| nvml.usage_by_uuid(&device.uuid, Detail::Full));
+        used.collect::<Result<Vec<_>, _>>()
     });
     for (device, usage) in devices.iter().zip(used.unwrap_or_default()) {
         let mut others = usage.processes.iter().filter(|one| is_of_others(one));
