@@ -6,7 +6,7 @@ use std::time::Instant;
 
 use harness::Outcome;
 
-use crate::support::{Sandbox, is_root, said};
+use crate::support::{Sandbox, USER, is_root, said};
 
 #[test]
 fn our_own_programs_are_refused_by_any_name() {
@@ -217,6 +217,48 @@ fn a_tool_that_hangs_does_not_hang_us() {
     said.mentions("--force");
     assert_eq!(sandbox.names("app"), ["x"]);
     with(&["--force", "x"]).exits(0);
+}
+
+/// In a mount namespace with a profile of its own in /etc.
+#[test]
+fn a_program_that_an_apparmor_profile_names_needs_force() {
+    if harness::skip::lacks(&[harness::skip::Need::Mounts]) {
+        return;
+    }
+    let sandbox = Sandbox::with_program();
+    sandbox.run_sh("mkdir etc");
+    let (root, user) = (sandbox.path(""), USER);
+    let etc = sandbox.path("etc");
+    let script = format!(
+        "cd {etc} && mount -t tmpfs none {etc} && mkdir {etc}/up {etc}/work && \
+         mount -t overlay -o lowerdir=/etc,upperdir={etc}/up,workdir={etc}/work none /etc && \
+         mkdir -p /etc/apparmor.d && echo 'profile x {root}app/x {{ }}' >/etc/apparmor.d/x && \
+         cd {root}app && exec setpriv --reuid={user} --regid={user} --clear-groups \
+         {root}bin/create-cudawrap \"$@\"",
+        etc = etc.display(),
+        root = root.display(),
+    );
+    let with_profile = |args: &[&str]| {
+        let mut unshare = std::process::Command::new("unshare");
+        unshare
+            .args(["-m", "sh", "-c", &script, "sh"])
+            .args(args)
+            .env("XDG_STATE_HOME", sandbox.path("state"))
+            .env("GETGPU_CONFIG", sandbox.path("config.toml"));
+        said(&mut unshare)
+    };
+    let refused = with_profile(&["x"]);
+    if refused.stderr.contains("mount: ") {
+        return harness::skip::say("no overlay over /etc can be mounted here");
+    }
+    refused
+        .exits(1)
+        .mentions("is named in the AppArmor profile /etc/apparmor.d/x");
+    refused.mentions("create-cudawrap: hint: use --link-dir; --force wraps it anyway");
+    assert_eq!(sandbox.names("app"), ["x"]);
+    with_profile(&["--force", "x"]).exits(0);
+    assert_eq!(sandbox.names("app"), ["CUDAWRAP_x", "x"]);
+    assert_eq!(sandbox.output_of("app/x"), "one a b");
 }
 
 #[test]
