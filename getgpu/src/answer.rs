@@ -6,6 +6,7 @@ use getgpu_common::choice::chooser::Claimed;
 use getgpu_common::diag;
 use getgpu_common::error::{Failure, Kind};
 use getgpu_common::frameworks;
+use getgpu_common::gpu_bus;
 use getgpu_common::ident::Uuid;
 use getgpu_common::inventory::{Detail, Inventory};
 use getgpu_common::lock::claim::{confirm_all, join};
@@ -157,12 +158,31 @@ pub fn value<'u>(
         }
         let mut usable = gpus.iter().filter(|gpu| gpu.usable);
         let place = usable.position(|gpu| gpu.uuid.as_ref() == Some(uuid));
+        if let (Some(place), Some(inventory)) = (place, inventory) {
+            check_index(place, inventory)?;
+        }
         place.map(|place| place.to_string()).ok_or_else(|| {
             let text = format!("--format index: {uuid}: only a whole GPU has a CUDA index");
             Failure::new(Kind::NoDevice, text).hint("--format uuid, the default, fits all devices")
         })
     });
     each.collect::<Result<Vec<_>, _>>().map(|all| all.join(","))
+}
+
+/// Fails if it is not certain that CUDA counts a GPU that does not answer, before the one with
+/// this index.
+fn check_index(index: usize, inventory: &Inventory) -> Result<(), Failure> {
+    let usable = inventory.gpus.iter().filter(|gpu| gpu.usable).take(index);
+    let silent = usable
+        .filter_map(|gpu| inventory.silent_gpu(gpu.index))
+        .next();
+    let Some(silent) = silent.filter(|_| !gpu_bus::has_all(inventory.gpus.len())) else {
+        return Ok(());
+    };
+    let text = format!(
+        "--format index: it is not certain which index CUDA gives a GPU, since one before it does not answer: {silent}"
+    );
+    Err(Failure::new(Kind::Nvml, text).hint("--format uuid, the default, is certain"))
 }
 
 /// What is printed for devices of which the smallest part is `part`.

@@ -41,6 +41,13 @@ fn no_index_means_another_gpu_because_one_is_silent() {
         }
         let refused = sandbox.ask("1");
         refused.refuses(3, "device 1 does not answer: GPU 1: ");
+        // Nor is the number of a GPU certain that is printed for CUDA.
+        let numbers = |index: usize| sandbox.ask(&format!("{index} --no-reserve --format index"));
+        numbers(0).answers("0\n");
+        numbers(2).refuses(
+            3,
+            "--format index: it is not certain which index CUDA gives a GPU",
+        );
         let listed = listing::json(&sandbox);
         let indices = listing::devices(&listed)
             .iter()
