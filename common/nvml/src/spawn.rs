@@ -1,6 +1,7 @@
-//! getgpu's way to start the process that asks NVML: a plain fork of itself, before any
-//! lock is taken. The child has the connection and nothing else of the parent's standard
-//! streams, dies with it, and never returns.
+//! getgpu's way to start the process that asks NVML: a plain fork of itself. The child has the
+//! connection and nothing else of the parent's descriptors, not even for a moment that the
+//! library could hang in: one that replaces another is started while a claim is held. It dies
+//! with the parent, and never returns.
 #![allow(unsafe_code)]
 
 use std::fs::{File, OpenOptions};
