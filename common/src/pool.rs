@@ -19,6 +19,8 @@ pub struct Filter {
     pub allowed: Option<List>,
     /// Devices that are never chosen.
     pub excluded: List,
+    /// The only device that a batch system granted: it is used although it is excluded.
+    pub granted_alone: Option<Uuid>,
     /// The devices of the grant; none: no grant.
     pub grant: Option<Vec<Uuid>>,
     /// What a person can do where the grant leaves too little, as a hint.
@@ -238,7 +240,7 @@ impl Filter {
         {
             return Some(Outside::NotGranted);
         }
-        if self.excluded.names(device) {
+        if self.excluded.names(device) && self.granted_alone.as_ref() != Some(&device.uuid) {
             return Some(Outside::Excluded);
         }
         None

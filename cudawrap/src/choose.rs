@@ -111,7 +111,17 @@ fn by_uuid(call: &Call<'_>, request: &Request) -> Option<Device> {
 
 fn only(call: &Call<'_>, device: Device, mut request: Request) -> Result<Choice, Failure> {
     apply_rank::share_single_device(call, &mut request, &device)?;
+    tell_of_excluded(call, &request, &device);
     Ok(Choice::Only(vec![device], request))
+}
+
+/// Says that a device is excluded which a batch system granted alone; one rank speaks for
+/// all.
+fn tell_of_excluded(call: &Call<'_>, request: &Request, device: &Device) {
+    let line = request.excluded_grant(device);
+    if let Some(line) = line.filter(|_| call.rank.is_none_or(|rank| rank.first)) {
+        call.diag.remark(&line);
+    }
 }
 
 /// Free devices of the request's pool, waited for if that is wanted; or the devices of the
@@ -148,6 +158,9 @@ pub fn free(call: &Call<'_>, mut request: Request) -> Result<Choice, Failure> {
             let devices = granted(&request, &inventory);
             check_open(call, &devices)?;
             check_together(&devices, &inventory)?;
+            if let [only] = devices.as_slice() {
+                tell_of_excluded(call, &request, only);
+            }
             return Ok(Choice::Only(devices, request));
         }
         Some(Selected::Claimed(claimed)) => claimed,

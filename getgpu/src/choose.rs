@@ -43,6 +43,11 @@ pub fn choose(
         return Ok(Chosen::Ready(answer::again(call, cover, value)?));
     }
     request.cover = owned.cover();
+    if let (Some(only), Some(known)) = (&request.filter.granted_alone, &known) {
+        let device = known.devices.iter().find(|device| device.uuid == *only);
+        let line = device.and_then(|device| request.excluded_grant(device));
+        line.iter().for_each(|line| call.diag.warn(line));
+    }
     let selection = Selection {
         node,
         lock_file: &call.lock_file,

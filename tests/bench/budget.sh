@@ -30,5 +30,8 @@ within() {
 # Up to the exec for cudawrap: callgrind counts a process only if it ends as itself, so the program is one that cannot be executed.
 within "getgpu --no-reserve" "${GETGPU_BUDGET:-35}" "$bin/getgpu" --no-reserve
 within "cudawrap -- PROGRAM" "${CUDAWRAP_BUDGET:-39}" "$bin/cudawrap" -- /
-within "cudawrap, device named" "${NAMED_BUDGET:-9}" env CUDA_VISIBLE_DEVICES="$uuid" "$bin/cudawrap" -- /
+# Under its own name NVML is asked who else is on a device that is named, under a link it is not.
+ln -s "$bin/cudawrap" "$room/none"
+ln -s / "$room/CUDAWRAP_none"
+within "linked program, device named" "${NAMED_BUDGET:-9}" env CUDA_VISIBLE_DEVICES="$uuid" "$room/none"
 exit "$wrong"

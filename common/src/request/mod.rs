@@ -49,6 +49,8 @@ pub struct Request {
     pub memory: bool,
     /// The program is a client of an MPS daemon, which is the one program of its device.
     pub mps: bool,
+    /// A batch system granted the devices.
+    granted_by_batch: bool,
     /// The most devices that this user may have at a time.
     cap: Option<u32>,
 }
@@ -124,6 +126,7 @@ impl Request {
             placement: Placement::default(),
             user: nix::unistd::geteuid().as_raw(),
             lease_of: None,
+            granted_by_batch,
             cap: settings.max_per_user.filter(|_| counted),
             grant,
         })
@@ -326,6 +329,7 @@ impl Request {
     /// The grant names nothing here, or NVML does not list the node.
     pub fn resolve_grant(&mut self, node: &mut Node<'_>) -> Result<(), Failure> {
         self.filter.grant = self.grant.resolve(node)?;
+        self.note_granted_alone();
         if self.filter.grant.is_some() {
             // Of other devices than those of the grant no more is asked than their names.
             node.inventory(self.look())?;
@@ -333,10 +337,35 @@ impl Request {
         Ok(())
     }
 
+    /// What a batch system granted alone is used: it drains its devices itself.
+    fn note_granted_alone(&mut self) {
+        let grant = self
+            .filter
+            .grant
+            .as_deref()
+            .filter(|_| self.granted_by_batch);
+        self.filter.granted_alone = match grant {
+            Some([only]) => Some(only.clone()),
+            _ => None,
+        };
+    }
+
+    /// The line for a device that is used although it is excluded.
+    pub fn excluded_grant(&self, device: &Device) -> Option<String> {
+        let is_used = self.granted_by_batch && self.filter.excluded.names(device);
+        is_used.then(|| {
+            let uuid = &device.uuid;
+            format!(
+                "{uuid}: excluded on this node, and used since the batch system granted it alone"
+            )
+        })
+    }
+
     /// The same for a listing, where a grant that names nothing is an empty pool and not
     /// a failure.
     pub fn show_grant(&mut self, inventory: &Inventory) {
         self.filter.grant = self.grant.shown(inventory);
+        self.note_granted_alone();
     }
 }
 
@@ -346,6 +375,7 @@ fn filter(settings: &Settings, allowed: Option<List>) -> Filter {
         kind: settings.kind,
         allowed,
         excluded: allowed::excluded(settings),
+        granted_alone: None,
         grant: None,
         grant_remedy: WITHOUT_GRANT,
         profiles: settings.profile.clone(),

@@ -144,3 +144,43 @@ fn an_excluded_entry_that_names_no_device_is_told_at_use() {
     sandbox.set_settings(other);
     sandbox.getgpu([""; 0]).run().exits(0).says(&[]);
 }
+
+/// Its only device is the batch system's to drain; of several, the job gets another.
+#[test]
+fn what_a_batch_system_granted_alone_is_used_although_it_is_excluded() {
+    for node in ["mig4", "gpus4"] {
+        let sandbox = Sandbox::new(node);
+        let uuids = sandbox.uuids();
+        sandbox.set_settings(&format!("excluded = ['{}']", uuids[1]));
+        let app = getgpu_tests::wrapped::wrap(&sandbox, "opt", "app", "sim-cuda");
+        let line = format!(
+            "{}: excluded on this node, and used since the batch",
+            uuids[1]
+        );
+        let job = |words: &str, grant: &str| {
+            sandbox
+                .words(&format!("SLURM_JOB_ID=7 {words}"))
+                .visible(grant)
+                .run()
+        };
+        let alone = &uuids[1];
+        let printed = job("getgpu --for=1", alone);
+        printed.mentions(&line);
+        assert_eq!(printed.exits(0).stdout.trim(), alone);
+        sandbox.ask("--release-all").exits(0);
+        let typed = job("cudawrap -- sim-cuda", alone);
+        typed
+            .exits(0)
+            .mentions(&line)
+            .shows(&format!("RUN {alone}"));
+        let linked = job(&app.display().to_string(), alone);
+        linked.exits(0).says(&[]).shows(&format!("RUN {alone}"));
+        // Of two, the other.
+        let both = uuids[..2].join(",");
+        let other = job("cudawrap -- sim-cuda", &both);
+        other.exits(0).says(&[]).shows(&format!("RUN {}", uuids[0]));
+        // Outside a job the list holds for getgpu.
+        let outside = sandbox.getgpu(["--no-reserve"]).visible(alone).run();
+        outside.refuses(3, "1 excluded by the administrator");
+    }
+}
