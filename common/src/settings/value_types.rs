@@ -167,6 +167,7 @@ words! {
         #[default]
         Start = "start",
         /// At its first CUDA call, by libcudawrap.so.
+        #[serde(rename = "first_call")]
         FirstCall = "first_call",
     }
 }
