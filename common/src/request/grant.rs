@@ -104,7 +104,7 @@ impl Grant {
     }
 
     /// The devices, as far as they exist. Those of a job that has GPUs and no
-    /// CUDA_VISIBLE_DEVICES ([`batch_grant::granted`]) are from now on as if
+    /// CUDA_VISIBLE_DEVICES (`batch_grant::granted`) are from now on as if
     /// CUDA_VISIBLE_DEVICES named them.
     pub fn shown(&mut self, inventory: &Inventory) -> Option<Vec<Uuid>> {
         if let (Visible::Unset, Some(gpus)) = (&self.visible, self.batch_gpus.take()) {
