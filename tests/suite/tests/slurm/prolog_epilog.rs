@@ -28,8 +28,9 @@ fn fifty_prologs_at_once_are_balanced_and_their_jobs_named() {
     assert!(holders.iter().all(|holder| holder.uid == OTHER));
     for number in 0..50 {
         let tag = format!("tag=slurm-{}", job(number));
-        let tagged = holders.iter().filter(|holder| holder.words.contains(&tag));
-        assert_eq!(tagged.count(), 1, "{tag}");
+        // A child in which a holder reads what may hang looks like the holder.
+        let is_tagged = holders.iter().any(|holder| holder.words.contains(&tag));
+        assert!(is_tagged, "{tag}");
     }
     let all: Vec<Running> = (0..50)
         .map(|number| epilog(&sandbox, &job(number)))
