@@ -109,7 +109,7 @@ impl Environment {
             order_by_pci: get("CUDA_DEVICE_ORDER").is_some_and(|order| order == "PCI_BUS_ID"),
             batch_job: batch_job || batch_gpus.as_ref().is_some_and(|gpus| gpus.listed),
             batch_gpus,
-            allocation_shell: get("SLURM_PROCID").is_none(),
+            allocation_shell: get("SLURM_JOB_ID").is_some() && get("SLURM_PROCID").is_none(),
             nodes_listed: get("SLURM_JOB_NODELIST").is_some(),
         }
     }

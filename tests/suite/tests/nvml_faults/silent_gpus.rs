@@ -117,7 +117,7 @@ fn a_linked_program_whose_gpu_is_not_certain_has_no_lease() {
     let ran = run();
     ran.exits(0)
         .mentions("it is not certain which GPU has index 2");
-    ran.mentions("running without a lease");
+    ran.mentions("the program runs on what CUDA_VISIBLE_DEVICES names");
     assert!(ran.stdout.starts_with("2\n"), "{ran:#?}");
     assert!(!ran.stdout.contains("leased"), "{ran:#?}");
     sandbox.set_settings(&format!("{LIMIT}\nwhen_taken = 'fail'"));
