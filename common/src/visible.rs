@@ -109,7 +109,7 @@ pub struct NamedDevices {
 }
 
 /// The devices of `inventory` that `entries` name, in the order of the entries, cut at
-/// the first that names nothing. A GPU in MIG mode, by index or UUID, stands for its MIG
+/// the first that names nothing, as CUDA does. A GPU in MIG mode, by index or UUID, stands for its MIG
 /// devices. An index at a GPU that does not answer, or behind one, names nothing for certain,
 /// unless `is_counted` says that CUDA counts those GPUs in this order, too.
 pub fn resolve(
@@ -131,6 +131,12 @@ pub fn resolve(
             }
         };
         if found.is_empty() {
+            // A UUID that nothing answers to may be that of a silent GPU; the others of the
+            // list are granted all the same.
+            let may_be_silent = !matches!(entry, Selector::Index(_));
+            if may_be_silent && !inventory.silent.is_empty() {
+                continue;
+            }
             break;
         }
         for device in found {

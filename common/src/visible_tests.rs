@@ -170,3 +170,16 @@ fn an_index_at_a_silent_gpu_or_behind_one_names_nothing_for_certain() {
         "CUDA does not count what it may not open"
     );
 }
+
+#[test]
+fn a_uuid_that_nothing_answers_to_hides_the_next_ones_only_where_all_answer() {
+    let list = format!("{},{}", uuid("GPU", 0xff), uuid("GPU", 0xa2));
+    let Visible::Entries(entries) = Visible::parse(Some(OsStr::new(&list))) else {
+        panic!("{list}");
+    };
+    let count = |inventory: &Inventory| resolve(&entries, inventory, &|| false).devices.len();
+    let mut inventory = inventory();
+    assert_eq!(count(&inventory), 0);
+    inventory.silent = GpuListing::silent(3, "lost").silent;
+    assert_eq!(count(&inventory), 1);
+}
