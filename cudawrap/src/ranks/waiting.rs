@@ -48,7 +48,7 @@ pub fn check(
     let ranks = rank.size.unwrap_or(rank.local + 1);
     let served = match granted {
         Granted::Nothing => 0,
-        Granted::Devices => served(devices, call.settings.share) / request.count.max(1),
+        Granted::Devices => served(rank, devices, call.settings.share, request.count),
     };
     if ranks <= served {
         return Ok(());
@@ -80,19 +80,25 @@ impl Granted {
     }
 }
 
-/// How many programs these devices serve at a time: without a share ranks divide them
+/// How many programs with `count` devices each these serve at a time, with those that the
+/// launcher gave to other ranks: without a share and with one device each, ranks divide them
 /// evenly, however many they are.
-fn served(devices: &[&Device], share: Option<Share>) -> usize {
-    let Some(share) = share else {
-        return if devices.is_empty() { 0 } else { usize::MAX };
+fn served(rank: &Rank, devices: &[&Device], share: Option<Share>, count: usize) -> usize {
+    let parts = match share {
+        None if devices.is_empty() => 0,
+        None if count < 2 => return usize::MAX,
+        None => devices.len(),
+        Some(share) => {
+            let of = |device: &&Device| {
+                let units = share.units(device.memory);
+                units.map_or(0, |units| UNITS / units.max(1))
+            };
+            usize::try_from(devices.iter().map(of).sum::<i64>()).unwrap_or(0)
+        }
     };
-    let of = |device: &&Device| {
-        share
-            .units(device.memory)
-            .map_or(0, |units| UNITS / units.max(1))
-    };
-    let parts: i64 = devices.iter().map(of).sum();
-    usize::try_from(parts).unwrap_or(0)
+    // Where the launcher has divided the devices already, the other ranks have as many.
+    let all = rank.devices.unwrap_or(0).max(devices.len());
+    parts * all / devices.len().max(1) / count.max(1)
 }
 
 /// What a person can do for ranks of which one has no device. `pool`: the devices that
@@ -120,4 +126,39 @@ pub fn hint(call: &Call<'_>, rank: &Rank, pool: usize, granted: Granted) -> Stri
     format!(
         "reserve for all ranks before they start: CUDA_VISIBLE_DEVICES=$(getgpu -n {devices} --wait) {start} {ranks} {program}"
     )
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use getgpu_common::ident::Uuid;
+
+    #[test]
+    fn devices_serve_as_many_ranks_as_have_room() {
+        let uuid = Uuid::parse("GPU-00000000-0000-0000-0000-000000000000").unwrap();
+        let device = Device::by_uuid(uuid);
+        let half = Some(Share::Fraction { of: 1, parts: 2 });
+        #[rustfmt::skip]
+        let cases = [
+            ("no device", 0, None, None, 1, 0),
+            ("evenly", 2, None, None, 1, usize::MAX),
+            ("halves", 2, None, half, 1, 4),
+            ("two devices for each", 4, None, None, 2, 2),
+            ("halves of two devices for each", 4, None, half, 2, 4),
+            ("Slurm gave each of four its own", 1, Some(4), half, 1, 8),
+            ("and two to each", 2, Some(8), None, 2, 4),
+            ("Slurm gave all to each", 4, Some(4), half, 1, 8),
+        ];
+        for (what, devices, all, share, count, expected) in cases {
+            let rank = Rank {
+                local: 0,
+                size: Some(4),
+                devices: all,
+                first: true,
+            };
+            let devices = vec![&device; devices];
+            let found = served(&rank, &devices, share, count);
+            assert_eq!(found, expected, "{what}");
+        }
+    }
 }
