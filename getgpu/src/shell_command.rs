@@ -3,9 +3,11 @@
 //! shell is not who called, its parent is. Pure: decided by the shell's own arguments.
 
 /// Programs that read `-c TEXT` as a shell does.
-const SHELLS: [&[u8]; 8] = [
-    b"sh", b"dash", b"bash", b"ash", b"ksh", b"mksh", b"zsh", b"busybox",
+const SHELLS: [&[u8]; 11] = [
+    b"sh", b"dash", b"bash", b"ash", b"ksh", b"mksh", b"zsh", b"busybox", b"tcsh", b"csh", b"fish",
 ];
+/// Programs and words that become the program that they start.
+const BEFORE: [&[u8]; 6] = [b"env", b"command", b"exec", b"nice", b"ionice", b"nohup"];
 
 /// Whether these are the arguments of a shell whose text is one call of getgpu.
 pub fn is_getgpu_alone(arguments: &[&[u8]]) -> bool {
@@ -14,8 +16,7 @@ pub fn is_getgpu_alone(arguments: &[&[u8]]) -> bool {
         let mut words = words.iter().skip_while(|word| is_assignment(word));
         match words.next().map(|word| base(word)) {
             Some(b"getgpu") => true,
-            // `env` becomes the program that it starts.
-            Some(b"env" | b"command") => words.any(|word| base(word) == b"getgpu"),
+            Some(first) if BEFORE.contains(&first) => words.any(|word| base(word) == b"getgpu"),
             _ => false,
         }
     })
@@ -60,6 +61,8 @@ fn is_assignment(word: &[u8]) -> bool {
 /// is anything more in it: an operator, another command, a comment, a here-document.
 fn simple_command(text: &[u8]) -> Option<Vec<Vec<u8>>> {
     let text = text.trim_ascii();
+    // Nothing follows it.
+    let text = text.strip_suffix(b";").unwrap_or(text);
     let mut reader = Reader::default();
     let mut bytes = text.iter().copied().peekable();
     let mut quote = None;
@@ -147,6 +150,9 @@ mod tests {
             "getgpu --hold --gpu $GPU --tag \"a;b\" &>/dev/null",
             "GETGPU_CONFIG=/x A= getgpu --hold",
             "env -u CUDA_VISIBLE_DEVICES getgpu --hold",
+            "nice -n 5 getgpu --hold",
+            "getgpu --hold;",
+            "getgpu --hold ; ",
         ] {
             let words: Vec<&[u8]> = vec![b"/bin/sh", b"-c", text.as_bytes()];
             assert!(is_getgpu_alone(&words), "{text}");
@@ -156,6 +162,9 @@ mod tests {
             "app",
             "app getgpu",
             "getgpu --hold; app",
+            "getgpu --hold;;",
+            "getgpu --hold \\;",
+            "nice app; getgpu",
             "getgpu --hold && app",
             "getgpu --hold & app",
             "getgpu --hold &",
@@ -185,6 +194,8 @@ mod tests {
             "-bash|-lc|getgpu --hold",
             "/bin/dash|-e|-c|getgpu --hold|name|argument",
             "busybox|sh|-c|getgpu --hold",
+            "tcsh|-f|-c|getgpu --hold",
+            "fish|-c|getgpu --hold",
         ] {
             assert!(is_alone(line), "{line}");
         }
