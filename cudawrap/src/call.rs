@@ -54,3 +54,13 @@ pub struct Call<'a> {
     /// When we began to look for a device.
     pub began: Instant,
 }
+
+impl Call<'_> {
+    /// How to wait, for a hint: the words after a link's name belong to its program.
+    pub const fn how_to_wait(&self) -> &'static str {
+        match self.origin {
+            Origin::Link => "with CUDAWRAP_WAIT=10m a program waits",
+            Origin::OwnName { .. } => "--wait joins the queue",
+        }
+    }
+}

@@ -315,10 +315,11 @@ impl Observer for Together<'_> {
         if let Some(rank) = self.call.rank.filter(|rank| rank.has_siblings()) {
             return waiting::hint(self.call, rank, self.pool, Granted::of(self.request));
         }
+        let wait = self.call.how_to_wait();
         if queue {
-            "--wait joins the queue".into()
+            wait.into()
         } else {
-            "getgpu --list shows who holds what; --wait joins the queue".into()
+            format!("getgpu --list shows who holds what; {wait}")
         }
     }
 }

@@ -138,7 +138,7 @@ fn yield_to_queue(
         return Err(queue::taken_by(ahead).hint(if is_rank {
             "getgpu --list shows who holds what"
         } else {
-            "--wait joins the queue"
+            wanted.call.how_to_wait()
         }));
     }
     Ok(())

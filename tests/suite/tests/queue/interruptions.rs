@@ -127,6 +127,10 @@ fn the_wait_limit_holds_and_both_ends_are_reported() {
     let linked = |time| sandbox.command(&link).env("CUDAWRAP_WAIT", time).run();
     let none = "no free device: 1 of 1 in use";
     linked("0.2").exits(75).mentions(none);
+    let at_once = sandbox.command(&link).run();
+    at_once
+        .exits(75)
+        .mentions("with CUDAWRAP_WAIT=10m a program waits");
     linked("abc").refuses(125, "CUDAWRAP_WAIT: `abc` is not a time");
     let quiet = sandbox.words("getgpu --wait -q");
     let waiters = line_up(&sandbox, vec![leased(&sandbox, "a", "0"), quiet]);
