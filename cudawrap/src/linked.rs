@@ -73,6 +73,9 @@ pub fn settings(environment: &Environment, program: &Path, diag: &Diag) -> Resul
         diag.remark(&unknown);
     }
     options::variables(&mut loaded)?;
+    for line in options::unknown_variables() {
+        diag.remark(&line);
+    }
     Ok(loaded)
 }
 

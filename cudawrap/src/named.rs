@@ -111,9 +111,8 @@ fn settings(
     let name = program.file_name().map(OsStr::to_string_lossy);
     let mut loaded = Loaded::read(environment, name.as_deref())?.strict()?;
     options::variables(&mut loaded)?;
-    for (name, meant) in options::unknown_variables() {
-        let meant = meant.map_or_else(String::new, |meant| format!("; did you mean {meant}?"));
-        diag.warn(&format!("{name}: no such variable, ignored{meant}"));
+    for line in options::unknown_variables() {
+        diag.warn(&line);
     }
     options.choices.put(&mut loaded)?;
     Ok(loaded)

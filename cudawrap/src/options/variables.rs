@@ -30,9 +30,9 @@ pub fn grant_ignored() -> Result<bool, Failure> {
     env_flags::is_on("CUDAWRAP_IGNORE_GRANT")
 }
 
-/// CUDAWRAP_* variables that no version so far has read, probably mistyped, each with the
-/// one that may have been meant.
-pub fn unknown_variables() -> Vec<(String, Option<String>)> {
+/// A line for each CUDAWRAP_* variable that means nothing, probably mistyped, with the one
+/// that may have been meant.
+pub fn unknown_variables() -> Vec<String> {
     let others = ["CUDAWRAP_DISABLE", "CUDAWRAP_IGNORE_GRANT", BOUND].map(str::to_owned);
     let known: Vec<String> = settings().map(variable).chain(others).collect();
     let names = std::env::vars_os().filter_map(|(name, _)| name.into_string().ok());
@@ -42,8 +42,9 @@ pub fn unknown_variables() -> Vec<(String, Option<String>)> {
             // All begin alike, which must not count as likeness.
             let ends = known.iter().map(|known| without_prefix(known));
             let meant = similar(without_prefix(&name), ends);
-            let meant = meant.map(|end| format!("{PREFIX}{end}"));
-            (name, meant)
+            let meant =
+                meant.map_or_else(String::new, |end| format!("; did you mean {PREFIX}{end}?"));
+            format!("{name}: no such variable, ignored{meant}")
         })
         .collect()
 }

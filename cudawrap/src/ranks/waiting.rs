@@ -105,7 +105,12 @@ fn served(rank: &Rank, devices: &[&Device], share: Option<Share>, count: usize) 
 /// there are.
 pub fn hint(call: &Call<'_>, rank: &Rank, pool: usize, granted: Granted) -> String {
     if granted == Granted::Devices {
-        return "getgpu --list shows who holds what; without --share and --count the ranks divide the devices evenly".into();
+        let is_asked = call.settings.share.is_some() || call.settings.count > 1;
+        return if is_asked {
+            "getgpu --list shows who holds what; without --share and --count the ranks divide the devices evenly".into()
+        } else {
+            "getgpu --list shows who holds what".into()
+        };
     }
     let program = match call.origin {
         Origin::Link => program_name(call.lessee.program),

@@ -121,4 +121,6 @@ fn create_cudawrap_tells_of_programs_that_look_for_their_files() {
     create("@/plain/script")
         .exits(0)
         .mentions("if it starts others by $0, use --link-dir instead");
+    // Root's record of what is wrapped is the host's.
+    create("--undo -q @/tree/bin/gmx @/plain/python3.9 @/plain/app @/plain/script").exits(0);
 }
