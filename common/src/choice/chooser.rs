@@ -14,6 +14,7 @@ use crate::choice::round::Round;
 use crate::choice::sampling::SlotSampler;
 use crate::choice::{cap, device_claim, sampling};
 use crate::error::Failure;
+use crate::health::{Ailment, Health};
 use crate::inventory::{Activity, Detail, Device, Gpu, Inventory};
 use crate::lock::{
     Claim, Level, LockFile, Occupancy, OfdLock, Side, Span, UNITS, layout, occupancy,
@@ -319,14 +320,30 @@ impl Chooser<'_, '_> {
         ))
     }
 
-    /// Whether another program has its share of a device that is for one program at a time.
-    fn is_exclusive_and_used(&mut self, probe: &OfdLock, device: &Device) -> Result<bool, Failure> {
+    /// Why no further part of a device on which another program has one is handed out. Who uses
+    /// the device is not asked, since that program does; whether CUDA can start there is.
+    fn objection_to_part(
+        &mut self,
+        probe: &OfdLock,
+        device: &Device,
+    ) -> Result<Option<Rejected>, Failure> {
         let span = Span::of(&device.uuid);
+        let is_owned = self.request.cover.is_some();
         let used = Occupancy::read(probe, self.request.level(), span)?;
-        if used.confirmed.is_empty() && !(self.request.cover.is_none() && shared(probe, device)?) {
-            return Ok(false);
+        if used.confirmed.is_empty() && (is_owned || !shared(probe, device)?) {
+            return Ok(None);
         }
-        Ok(self.node.nvml()?.health(device)?.is_exclusive())
+        let health = match self.node.nvml()?.health(device)? {
+            Ok(health) => health,
+            Err(_) if is_owned => Health::default(),
+            Err(silent) => return Ok(Some(Rejected::Unknown(silent.message))),
+        };
+        let sick = health.objection().filter(|_| !is_owned);
+        let is_full = health.is_exclusive() && !self.request.mps;
+        Ok(sick
+            .map(Ailment::text)
+            .or(is_full.then_some(ONE_PROGRAM))
+            .map(|why| Rejected::Unhealthy(why.into())))
     }
 
     /// Tries one device: a look that other calls do not see, the claim, and NVML last,
@@ -341,11 +358,11 @@ impl Chooser<'_, '_> {
                 Offer::Available(claim) => claim,
                 Offer::Rejected(why) => return Ok(Offer::Rejected(why)),
             };
-        // A device that this call owns already is not asked about, nor is a device on
+        // A device that this call owns already is not asked about, nor who uses a device on
         // which others have their shares: these make it busy.
         let part = !claim.units().is_whole();
-        if part && !self.request.mps && self.is_exclusive_and_used(probe, device)? {
-            return Ok(Offer::Rejected(Rejected::Unhealthy(ONE_PROGRAM.into())));
+        if part && let Some(why) = self.objection_to_part(probe, device)? {
+            return Ok(Offer::Rejected(why));
         }
         if self.request.cover.is_some() || (part && shared(probe, device)?) {
             return Ok(Offer::Available(claim));

@@ -70,12 +70,12 @@ impl Client<'_> {
         }
     }
 
-    /// The health of a device; nothing if NVML does not tell.
-    pub fn health(&mut self, device: &Device) -> Result<Health, Failure> {
+    /// The health of a device, or why NVML does not answer for it.
+    pub fn health(&mut self, device: &Device) -> Result<Result<Health, Failure>, Failure> {
         let request = Request::Health {
             device: device.into(),
         };
-        Ok(self.ask_gpu(device.gpu, &request)?.unwrap_or_default())
+        self.ask_gpu(device.gpu, &request)
     }
 
     /// Whether the driver stays attached to a GPU that no process uses; none if NVML does not

@@ -40,9 +40,12 @@ fn count(node: &mut Node<'_>, request: &mut Request, lock_file: &LockFile) -> Re
         free += match places {
             0 => 0,
             places if confirmed || request.cover.is_some() => {
-                let is_part = request.filter.share.is_some() && !request.mps;
-                let is_full = confirmed && is_part && node.nvml()?.health(device)?.is_exclusive();
-                if is_full { 0 } else { places }
+                let is_part = request.filter.share.is_some();
+                if confirmed && is_part && !has_room_beside(node, request, device)? {
+                    0
+                } else {
+                    places
+                }
             }
             places => {
                 let usage = node.nvml()?.usage(device, Detail::Uuid)?;
@@ -55,6 +58,23 @@ fn count(node: &mut Node<'_>, request: &mut Request, lock_file: &LockFile) -> Re
         };
     }
     Ok(free)
+}
+
+/// Whether a device on which another program has a part can have a second program, as far as
+/// NVML tells. As in a choice, only that decides of what this call owns.
+fn has_room_beside(
+    node: &mut Node<'_>,
+    request: &Request,
+    device: &Device,
+) -> Result<bool, Failure> {
+    let is_owned = request.cover.is_some();
+    Ok(match node.nvml()?.health(device)? {
+        Ok(health) => {
+            let is_well = is_owned || health.objection().is_none();
+            is_well && (request.mps || !health.is_exclusive())
+        }
+        Err(_) => is_owned,
+    })
 }
 
 /// How many times the request fits on a device, as far as the lock tells.

@@ -202,6 +202,39 @@ fn an_exclusive_device_has_one_share_at_a_time() {
     drop(first);
 }
 
+/// A program that has hung there, with its part of the device, kept the queue going to it.
+#[test]
+fn a_sick_device_has_no_further_share() {
+    let sandbox = Sandbox::new(&GPUS.replace("count = 4", "count = 1"));
+    let first = sandbox
+        .words("cudawrap --share 1/4 -- sim-cuda --run forever --shared")
+        .spawn();
+    wait::until("it runs", || listing::share_used(&sandbox) > 0.0);
+    sandbox.ask("--count-free --share 1/4").answers("3\n");
+    let lost = "[[rule]]\nfunction = 'nvmlDeviceGetComputeMode'\ngpu = 0\nreturns = 15\n";
+    let reset = health("gpu = 0", "recovery_action = 1");
+    #[rustfmt::skip]
+    let cases = [
+        (reset.as_str(), "unhealthy: the GPU needs a reset"),
+        (&health("gpu = 0", "rows_failed = true"), "unhealthy: a faulty memory row"),
+        (lost, "unhealthy: the GPU is lost"),
+        (&lost.replace("returns = 15", "does = 'abort'"), "unknown: the process that asks NVML failed there"),
+    ];
+    for (fault, why) in cases {
+        sandbox.faults(fault);
+        sandbox.ask("--count-free --share 1/4").answers("0\n");
+        let refused = sandbox.ask("--share 1/4 --explain");
+        refused.mentions(why);
+        assert_ne!(refused.code(), Some(0), "{refused:#?}");
+        let run = sandbox.words("cudawrap --share 1/4 -- sim-cuda").run();
+        assert_ne!(run.code(), Some(0), "{run:#?}");
+    }
+    sandbox.faults(&health("gpu = 0", "rows_pending = true"));
+    sandbox.ask("--count-free --share 1/4").answers("3\n");
+    sandbox.ask("--share 1/4 --no-reserve").line();
+    drop(first);
+}
+
 #[test]
 fn a_pick_asks_one_candidate_and_each_call_once() {
     let sandbox = Sandbox::new("a100x8");
