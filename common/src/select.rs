@@ -321,8 +321,18 @@ fn all_silent(rejected: &[(Device, Rejected)], node: &Node<'_>) -> Option<Failur
     {
         return None;
     }
-    let text = format!("no GPU answers NVML: GPU {}: {reason}", first.gpu);
-    Some(Failure::new(Kind::Nvml, text).hint(nvml_client::HANGS))
+    let known = node.known();
+    let others_answer = known.is_some_and(|inventory| {
+        let mut gpus = inventory.gpus.iter();
+        gpus.any(|gpu| !node.is_silent(gpu.index) && inventory.silent_gpu(gpu.index).is_none())
+    });
+    let (which, hint) = if others_answer {
+        ("no GPU of the request", nvml_client::HANGS_OR_SICK)
+    } else {
+        ("no GPU", nvml_client::HANGS)
+    };
+    let text = format!("{which} answers NVML: GPU {}: {reason}", first.gpu);
+    Some(Failure::new(Kind::Nvml, text).hint(hint))
 }
 
 /// Fails if the share is larger than the part that we own of every device of the grant:

@@ -4,9 +4,11 @@
 use std::collections::BTreeMap;
 
 use crate::error::{Failure, Kind};
+use crate::gpu_listing::Silent;
 use crate::ident::{WITHOUT_PREFIX, WITHOUT_PREFIX_HINT};
 use crate::inventory::{Activity, Device, Inventory, Usage};
 use crate::lock::{OfdLock, Side, Span, holders};
+use crate::nvml_client::HANGS_OR_SICK;
 use crate::pool::{Filter, Outside};
 use crate::procfs::{self, namespaces};
 use crate::quantity;
@@ -249,14 +251,29 @@ pub fn empty_pool(filter: &Filter, inventory: &Inventory, outside: &[Option<Outs
         .map(|(out, n)| format!("{n} {}", filter.reason(*out)))
         .collect();
     let unread = unread_lines(filter, outside);
-    Failure::new(
-        Kind::NoDevice,
-        format!(
-            "no device of the request exists here: {}{unread}",
-            parts.join("; ")
-        ),
-    )
-    .hint(there_is(inventory).unwrap_or_else(|| "getgpu --list shows what there is".into()))
+    let failed = |kind, what: &str, more: &str| {
+        let parts = parts.join("; ");
+        Failure::new(
+            kind,
+            format!("no device of the request {what} here: {parts}{more}"),
+        )
+    };
+    // What does not answer may be what is asked for.
+    if let Some(silent) = inventory
+        .nameless()
+        .find(|silent| may_be_on(filter, silent))
+    {
+        let failure = failed(Kind::Nvml, "answers", &format!("{unread}; {silent}"));
+        return failure.hint(HANGS_OR_SICK);
+    }
+    failed(Kind::NoDevice, "exists", &unread)
+        .hint(there_is(inventory).unwrap_or_else(|| "getgpu --list shows what there is".into()))
+}
+
+/// Whether what does not answer may be on a GPU that is asked for.
+fn may_be_on(filter: &Filter, silent: &Silent) -> bool {
+    let gpus = filter.gpu_indices();
+    gpus.is_none_or(|gpus| gpus.is_empty() || gpus.contains(&silent.gpu))
 }
 
 /// How many lines of a list of allowed devices could not be read, where the list keeps devices

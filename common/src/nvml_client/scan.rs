@@ -85,10 +85,15 @@ impl Client<'_> {
         let (wanted, others): (Vec<u32>, Vec<u32>) =
             (0..count).partition(|gpu| look.gpus.is_empty() || look.gpus.contains(gpu));
         let mut listed = BTreeMap::new();
-        self.list_names(&wanted, look, &mut listed)?;
+        let mut given_up = self.list_names(&wanted, look, &mut listed)?;
         // What there is instead is said where there is no such device.
         if listed.values().all(|listing| listing.devices.is_empty()) {
-            self.list_names(&others, look, &mut listed)?;
+            given_up += self.list_names(&others, look, &mut listed)?;
+        }
+        if let Some(first) = listed.values().next()
+            && given_up == listed.len()
+        {
+            return Err(all_silent(first));
         }
         let mut inventory = Inventory::default();
         for gpu in 0..count {
@@ -100,12 +105,13 @@ impl Client<'_> {
         Ok(inventory)
     }
 
+    /// Lists these GPUs; gives how many of them did not answer.
     fn list_names(
         &mut self,
         gpus: &[u32],
         look: &Look<'_>,
         listed: &mut BTreeMap<u32, GpuListing>,
-    ) -> Result<(), Failure> {
+    ) -> Result<usize, Failure> {
         let detail = look.detail.min(Detail::Place);
         let mut given_up = 0;
         for gpu in gpus.iter().copied() {
@@ -116,10 +122,7 @@ impl Client<'_> {
             });
             listed.insert(gpu, listing);
         }
-        match listed.values().next() {
-            Some(first) if given_up == listed.len() => Err(all_silent(first)),
-            _ => Ok(()),
-        }
+        Ok(given_up)
     }
 }
 

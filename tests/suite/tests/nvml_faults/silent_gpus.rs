@@ -192,6 +192,30 @@ fn a_gpu_that_hangs_leaves_the_others_to_every_call() {
     }
 }
 
+/// It once read as if no GPU of the node answered, or as if there were no such GPU.
+#[test]
+fn a_request_for_a_gpu_that_is_silent_says_which_one_that_is() {
+    let cases = [
+        (HANDLE, "does = 'hang'"),
+        (HANDLE, "returns = 15"),
+        (HANDLE, "does = 'abort'"),
+        (PROCESSES, "does = 'hang'"),
+    ];
+    for (function, what) in cases {
+        let sandbox = with_fault(function, 3, what);
+        for gpu in ["3", &sandbox.uuids()[3]] {
+            let refused = sandbox.ask(&format!("--gpu {gpu}"));
+            assert_eq!(refused.code(), Some(3), "{refused:#?}");
+            refused.mentions(" of the request answers ");
+            refused.mentions("GPU 3: ");
+            refused.mentions("getgpu --list shows the GPUs that do not answer");
+        }
+        // It is not to blame where it was not asked for.
+        let other = sandbox.ask("--gpu 0 --type mig");
+        other.refuses(3, "no device of the request exists here: ");
+    }
+}
+
 /// Forty random picks, as many as once failed six times.
 #[test]
 fn random_picks_pass_by_a_gpu_that_hangs() {
