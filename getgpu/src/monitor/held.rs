@@ -2,7 +2,7 @@
 //! reservations began, and which have ended. A program that is held for less than the
 //! time between two looks is never seen.
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 use std::time::Duration;
 
 use getgpu_common::error::Failure;
@@ -48,9 +48,12 @@ pub struct HeldDevices {
 }
 
 impl HeldDevices {
-    /// Looks at the lock; gives what has ended.
-    pub fn update(&mut self, lock_file: &LockFile, devices: &[Uuid]) -> Result<Vec<Held>, Failure> {
+    /// Looks at the lock; gives what has ended. What is held is looked at also where NVML no
+    /// longer lists it: a MIG device may not answer, or be gone before its program.
+    pub fn update(&mut self, lock_file: &LockFile, listed: &[Uuid]) -> Result<Vec<Held>, Failure> {
         let probe = lock_file.open()?;
+        let held = self.all.values().flat_map(|held| &held.devices);
+        let devices: BTreeSet<Uuid> = listed.iter().chain(held).cloned().collect();
         let mut found: BTreeMap<Key, Vec<Uuid>> = BTreeMap::new();
         let is_any_held = probe.conflict(layout::all_devices())?.is_some();
         for device in devices.iter().filter(|_| is_any_held) {
