@@ -50,7 +50,15 @@ impl Limits {
     }
 
     /// How long a question about a GPU may take now; none if there is no time left for one.
-    pub fn of_question(&self, purpose: Purpose, touch: Touch, now: Instant) -> Option<Duration> {
+    /// Behind the second GPU that `hung` in this session each has half as long as the one
+    /// before, so that together they leave time for those that are well.
+    pub fn of_question(
+        &self,
+        purpose: Purpose,
+        touch: Touch,
+        hung: u32,
+        now: Instant,
+    ) -> Option<Duration> {
         let kept = match purpose {
             Purpose::List => CHOOSING,
             Purpose::Choose => CLOSING,
@@ -60,7 +68,7 @@ impl Limits {
             Touch::Again => QUESTION,
         };
         let left = (self.deadline() - self.all / kept).saturating_duration_since(now);
-        let whole = self.all / part;
+        let whole = self.all / part / 2_u32.saturating_pow(hung.saturating_sub(1));
         // A GPU that is slow must not be taken for one that hangs for lack of time: then the
         // process that has attached the others would be given up.
         let least = match purpose {
@@ -90,7 +98,7 @@ mod tests {
             (Purpose::Choose, Touch::First, 25, None), (Purpose::Choose, Touch::Again, 40, None),
         ];
         for (purpose, touch, passed, limit) in cases {
-            let found = limits.of_question(purpose, touch, at(passed));
+            let found = limits.of_question(purpose, touch, 0, at(passed));
             assert_eq!(
                 found,
                 limit.map(seconds),
@@ -98,5 +106,17 @@ mod tests {
             );
         }
         assert_eq!(limits.deadline(), at(30));
+    }
+
+    #[test]
+    fn however_many_gpus_hang_time_is_left_to_list_the_others() {
+        let began = Instant::now();
+        let limits = Limits::from(began, Duration::from_secs(30));
+        let mut now = began;
+        for hung in 0..40 {
+            let limit = limits.of_question(Purpose::List, Touch::First, hung, now);
+            now += limit.unwrap_or_else(|| panic!("GPU {hung} is not asked"));
+        }
+        assert!(now < began + Duration::from_secs(20));
     }
 }

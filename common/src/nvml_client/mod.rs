@@ -54,6 +54,8 @@ pub struct Client<'a> {
     silent: SharedSilence,
     /// The GPUs that the present process has been asked about.
     touched: HashSet<u32>,
+    /// How many GPUs have hung in this session.
+    hung: u32,
 }
 
 impl<'a> Client<'a> {
@@ -74,6 +76,7 @@ impl<'a> Client<'a> {
             limits: Limits::from(Instant::now(), settings.nvml_timeout),
             silent,
             touched: HashSet::new(),
+            hung: 0,
         };
         client.connection()?;
         Ok(client)
@@ -169,7 +172,7 @@ impl<'a> Client<'a> {
             _ => Purpose::Choose,
         };
         let began = Instant::now();
-        let Some(limit) = self.limits.of_question(purpose, touch, began) else {
+        let Some(limit) = self.limits.of_question(purpose, touch, self.hung, began) else {
             return Ok(Err(silent(self.not_asked())));
         };
         let reason = match self.exchange(request, began + limit)? {
@@ -178,7 +181,10 @@ impl<'a> Client<'a> {
                 self.silent.borrow_mut().forget(gpu);
                 return Ok(answer);
             }
-            Err(NoAnswer::Late) => format!("did not answer within {}", seconds(limit)),
+            Err(NoAnswer::Late) => {
+                self.hung += 1;
+                format!("did not answer within {}", seconds(limit))
+            }
             Err(NoAnswer::Broken(why)) => {
                 format!("the process that asks NVML failed there: {why}")
             }

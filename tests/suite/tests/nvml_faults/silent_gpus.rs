@@ -299,3 +299,22 @@ fn gpus_that_are_slow_to_attach_do_not_end_a_call() {
         .shows("not asked: the other GPUs took most of 6 s");
     sandbox.line("--no-reserve --min-memory 1G");
 }
+
+/// The more of them hang, the shorter each is waited for.
+#[test]
+fn half_of_the_gpus_may_hang_and_the_others_are_used() {
+    let node = "driver = '550.54.15'\n[[gpu]]\nmodel = 'A100-SXM4-40GB'\ncount = 8\n";
+    let sandbox = Sandbox::with(node, "nvml_timeout = 10");
+    let uuids = sandbox.uuids();
+    let rules: String = (0..4)
+        .map(|gpu| rule(HANDLE, gpu, "does = 'hang'"))
+        .collect();
+    sandbox.faults(&rules);
+    let listed = sandbox.ask("--list");
+    listed.exits(0).shows("did not answer within").shows("free");
+    assert_eq!(sandbox.line("--hold --policy first"), uuids[4]);
+    let waits = "cudawrap --wait=60 -- printenv CUDA_VISIBLE_DEVICES";
+    let ran = sandbox.words(waits).run();
+    let given = ran.exits(0).stdout.trim_end().to_owned();
+    assert!(uuids[5..].contains(&given), "{given}");
+}
