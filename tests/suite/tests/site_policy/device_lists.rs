@@ -167,7 +167,7 @@ fn what_a_batch_system_granted_alone_is_used_although_it_is_excluded() {
         let printed = job("getgpu --for=1", alone);
         printed.mentions(&line);
         assert_eq!(printed.exits(0).stdout.trim(), alone);
-        sandbox.ask("--release-all").exits(0);
+        job("getgpu --release-all", alone).exits(0);
         let typed = job("cudawrap -- sim-cuda", alone);
         typed
             .exits(0)
