@@ -1,5 +1,5 @@
 //! Programs of other users on a device that the user of `cudawrap -- PROGRAM` named: nothing
-//! was chosen, so nobody has looked whether it is busy. A line says who is there; the device
+//! was chosen, so NVML was not asked whether it is busy. A line says who is there; the device
 //! is used all the same, since it was named.
 
 use getgpu_common::ident::Uuid;

@@ -44,7 +44,7 @@ impl Limits {
         Self { began: now, all }
     }
 
-    /// When the session is over.
+    /// When the session ends.
     pub fn deadline(&self) -> Instant {
         self.began + self.all
     }

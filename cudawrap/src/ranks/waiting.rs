@@ -1,5 +1,5 @@
 //! A rank does not wait on its own: the others wait for it (in MPI_Init, for example) and
-//! hold their devices meanwhile, so that nobody's wait would end. What all ranks need is
+//! hold their devices meanwhile, so that no wait would end. What all ranks need is
 //! reserved for them before they start, and this says by which line.
 
 use std::borrow::Cow;

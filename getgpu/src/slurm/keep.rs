@@ -18,7 +18,7 @@ use crate::invocation::node;
 use crate::options::Format;
 
 impl Task<'_> {
-    /// Reserves the grant. If somebody else has a device of it the task sees none, unless
+    /// Reserves the grant. If another job has a device of it the task sees none, unless
     /// the site wants it to run; if that is not known, since NVML or the settings fail, it
     /// keeps what Slurm has given.
     pub fn keep(&self) -> Result<(), Denied> {
@@ -104,7 +104,7 @@ fn granted(context: &Context) -> Result<TaskGrant, Failure> {
 
 /// The first device of the grant that the lock says is another job's, where the settings or
 /// NVML have failed: the devices that the variable names by UUID need neither, and settings
-/// that nobody understands still let NVML name the others.
+/// that are wrong still let NVML name the others.
 fn held_by_others(context: &Context) -> Option<Uuid> {
     let by_uuid = Visible::parse(context.environment.visible.as_deref()).full_uuids();
     let devices = by_uuid.or_else(|| Some(granted(context).ok()?.devices))?;

@@ -1,5 +1,5 @@
 //! docs/TROUBLESHOOTING.md quotes messages: each has to be one that a program can print, so
-//! that somebody who searches the page for a line finds it.
+//! that a search of the page for a line finds it.
 
 use std::path::{Path, PathBuf};
 

@@ -228,7 +228,7 @@ fn a_shell_that_was_started_for_the_call_alone_is_not_the_caller() {
         program.wait().exits(0);
         free_again(&sandbox);
     });
-    // A shell with more to do is who called, and it is over.
+    // A shell with more to do is the caller, and it has exited.
     let sandbox = Sandbox::with("h200x1", "linger = '100ms'");
     for text in [
         "getgpu --hold; true",
