@@ -15,7 +15,8 @@ miri() {
 }
 pure=(ident:: visible:: quantity:: share:: byte_range:: cpus::set:: batch:: job:: nearest:: lock::units:: lock::layout:: lock::holder_args::
     procfs::stat:: procfs::fdinfo:: procfs::properties:: nvml_client::wire:: settings::value queue::retry_schedule::)
-miri -p getgpu-common --lib -- "${pure[@]}" --skip a_stat_is_read_whatever_the_name --skip others_are_known_by_the_slurmstepd_above_them
+miri -p getgpu-common --lib -- "${pure[@]}" --skip a_stat_is_read_whatever_the_name --skip others_are_known_by_the_slurmstepd_above_them \
+    --skip what_is_cut_short_or_damaged_is_an_error_or_another_answer
 # What the library writes into our memory.
 miri -p getgpu-nvml --lib -- processes:: raw:: judge:: fault::
 # Not create-cudawrap: under Miri rustix takes its other backend, whose times are of another type.
