@@ -96,8 +96,8 @@ fn lease_in_turn(call: &Call<'_>, devices: &[Device], request: &Request) -> Resu
     if ahead == 0 || !waits {
         let named = granted::lease(call, &mut wanted.request, devices)?;
         if !(waits && matches!(named, Named::Taken(..))) {
-            // What was reserved for this call was idle then; what it only names was asked by
-            // nobody.
+            // What was reserved for this call was idle then; NVML has not
+            // been asked about what it only names.
             let request = &wanted.request;
             if request.cover.is_none() && request.filter.share.is_none() {
                 tell_of_others(call, &named, devices);

@@ -30,7 +30,7 @@ pub fn tell(call: &Call<'_>, devices: &[Device]) {
     }
 }
 
-/// Whether it is a program of another user, or of nobody that can be seen.
+/// Whether it is a program of another user, or of one that /proc does not show.
 fn is_of_others(process: &Process) -> bool {
     let own = nix::unistd::geteuid().as_raw();
     let uid = i32::try_from(process.pid).ok().and_then(procfs::euid);

@@ -61,8 +61,8 @@ impl NodeHealth {
         }
     }
 
-    /// A line for each thing that is wrong with each GPU. A mode that is for one program is
-    /// somebody's choice.
+    /// A line for each thing that is wrong with each GPU. A mode that is for one program was
+    /// set by an administrator, and is no problem.
     fn report_ailments(&self, findings: &mut Findings) {
         let mut told: Vec<(u32, Ailment)> = Vec::new();
         for (device, health) in &self.devices {

@@ -69,7 +69,7 @@ pub fn enter(tag: &Tag, lock_file: &LockFile, uid: u32, role: Role) -> Result<En
 }
 
 /// The reservations under a name, those of this user or of all users, the oldest first. A
-/// prolog's parts are names of their own: nobody who types `slurm-4711` is in its way.
+/// prolog's parts are no tags, so a user who types `slurm-4711` does not meet them.
 fn under(lock_file: &LockFile, uid: Option<u32>, name: &str, role: Role) -> Vec<HolderProcess> {
     let mut holders = ownership_proof::reservations(lock_file, uid, &|args: &HolderArgs| {
         let is_named = args.tag.as_ref().is_some_and(|tag| tag.name == name);

@@ -1,5 +1,5 @@
 //! A GPU of which NVML says that CUDA cannot, or should not, start there is never handed out,
-//! although no program uses it; what is told only stops nobody.
+//! although no program uses it; what is only reported stops no program.
 
 use getgpu_tests::{listing, until_none_is_free};
 use harness::{Sandbox, wait};

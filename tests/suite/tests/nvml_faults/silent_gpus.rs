@@ -1,4 +1,4 @@
-//! A GPU that does not answer: it keeps its index, nobody is given another GPU under its number,
+//! A GPU that does not answer: it keeps its index, no call is given another GPU under its number,
 //! and it costs the others a part of the time limit and no more.
 
 use std::time::Duration;
