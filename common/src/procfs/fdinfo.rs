@@ -114,6 +114,7 @@ mod tests {
     }
 
     /// The kernel's own lines, of a lock that this process holds.
+    #[cfg_attr(miri, ignore = "Miri has no record locks")]
     #[test]
     fn locks_of_open_descriptors_are_seen_by_their_kind() {
         use nix::fcntl::{FcntlArg, fcntl};
