@@ -1,14 +1,19 @@
 #!/bin/bash
-# A job of run.sh: WAY. Says when it begins and what its programs saw.
-. "${0%/spool*}/$SLURMD_NODENAME/env" 2>/dev/null || . "$(dirname "$SLURM_CONF")/$SLURMD_NODENAME/env"
-echo "START way$1 ${SLURM_RESTART_COUNT:-0} $SLURMD_NODENAME sees ${CUDA_VISIBLE_DEVICES-unset}"
-run=0.$((RANDOM % 9)) most=1 wrap=
-case $1 in 1) wrap='cudawrap --' ;; 3) most=4 ;; esac
-# Every other job starts a step of two tasks as well, if it has two devices or a part.
-devices=${CUDA_VISIBLE_DEVICES-} devices=${devices//[^,]/}
-sim="sim-cuda --run $run --max $most"
-if [ $((SLURM_JOB_ID % 2)) = 1 ]; then
-    tasks=1; [ "$devices" = "" ] || tasks=2
-    srun -Q --overlap --oversubscribe -n$tasks $wrap $sim; echo "STEP $?"
-fi
-$wrap $sim; echo "END $?"
+# A job of run.sh: KIND PROGRAMS. It says what Slurm granted it, then starts that many programs in one of the ways that people have.
+unset SLURM_EXPORT_ENV # that of sbatch, with which a step has no PATH
+D=$(dirname "$SLURM_CONF"); . "$D/${SLURM_JOB_PARTITION%%-*}/env"
+echo "START $1 $2 ${SLURM_RESTART_COUNT:-0} $SLURM_JOB_PARTITION"
+scontrol show job -d -o "${SLURM_HET_JOB_ID:-$SLURM_JOB_ID}" | grep -oE ' Nodes=[^ ]* CPU_IDs=[^ ]* Mem=[^ ]* GRES=[^ ]*'
+run() { BEGAN=$(($(date +%s%N) / 1000000)) srun -Q "$@"; }
+case $1 in
+single | array) run app; app ;;
+part) export MOST=4; run --overlap app; app ;;
+packed) for _ in 1 2; do run --exclusive -n2 --gres="gpu:$GPU:2" app & done; wait ;;
+multi-prog) printf '0 app\n1 app\n' >"$TMPDIR/multi.$SLURM_JOB_ID"; run -n2 --multi-prog "$TMPDIR/multi.$SLURM_JOB_ID" ;;
+het) run --het-group=0,1 app ;;
+shared) MOST=2 run -n4 app ;;
+per-task) run -n2 app ;;
+bind-*) run -n2 --gpu-bind="${1#bind-}" app ;;
+pair) run -n2 app ;;
+esac
+echo "STATUS $?"

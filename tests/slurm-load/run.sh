@@ -1,41 +1,54 @@
 #!/bin/bash
-# A load of batch jobs on a real Slurm with six simulated nodes of four GPUs: n1 and n2 by way 1 of etc/slurm/README.md
-# (cudawrap), n3 and n4 by way 2 (TaskProlog), n5 and n6 by way 3 (parts). Requeues, suspends, kills and restarts of slurmd
-# go on meanwhile. In the end it says who collided and which jobs had no device.
+# Jobs on a real Slurm whose GPUs its own nvml plugin finds, on two simulated nodes: `mig` has 8 MIG devices under Slurm and two outside
+# (parts of these are given by way 3 of etc/slurm/README.md), `whole` has four GPUs. On each, the jobs of one partition start cudawrap
+# (way 1), those of the other have the TaskProlog (way 2). Jobs are requeued, suspended, cancelled and killed and slurmd is restarted
+# meanwhile. In the end it says who used what he was not granted, who had no device, and how long steps took to start.
 #
-#   cargo build --workspace; tests/slurm-load/run.sh DIR [JOBS=2000] [TARGET=target/debug]
+#   cargo build --workspace; tests/slurm-load/run.sh DIR [JOBS=500] [TARGET=target/debug]
 #
-# Needs root, slurmctld, slurmd, slurm-client and the cgroups of version 1. DIR is made anew; all is in it but the cgroups.
+# Needs root, slurmctld, slurmd, slurm-client, gpu_nvml.so (.ci/install fetches it) and mount namespaces; ConstrainDevices with cgroups
+# of version 1 alone. Without them it says SKIPPED. DIR is made anew; all is in it but the cgroups.
 set -eu
 export PATH=$PATH:/usr/sbin:/sbin
-D=$(realpath -m "$1") JOBS=${2:-2000} TARGET=$(realpath "${3:-target/debug}") HERE=$(dirname "$(realpath "$0")")
-HOOKS=$(realpath "$HERE/../../etc/slurm") PORT=${SLURM_LOAD_PORT:-27500} HOST=$(hostname -s) NODES="1 2 3 4 5 6"
+D=$(realpath -m "$1") JOBS=${2:-500} HERE=$(dirname "$(realpath "$0")")
+TARGET=$(realpath "${3:-$HERE/../../target/debug}") HOOKS=$(realpath "$HERE/../../etc/slurm")
+PLUGIN=$(realpath -m "${GPU_NVML:-$HERE/../../target/tools/slurm/gpu_nvml.so}") PORT=${SLURM_LOAD_PORT:-27700} HOST=$(hostname -s)
 export SLURM_CONF=$D/slurm.conf
 
-set_up() {
-    rm -rf "$D"; mkdir -p "$D"/{state,log,dev,out,bin}; chmod 1777 "$D/out"
-    for i in 0 1 2 3; do ln -s /dev/null "$D/dev/nvidia$i"; done
-    for name in getgpu cudawrap sim-cuda; do ln -s "$TARGET/$name" "$D/bin/$name"; done
-    mkdir "$D/lib"; ln -s "$TARGET/libsim_nvml.so" "$D/lib/libnvidia-ml.so.1"
-    for i in $NODES; do
-        mkdir -p "$D/n$i/sim" "$D/n$i/run"; mkdir -m 1777 "$D/n$i/sim/running"; chmod 1777 "$D/n$i/sim"
-        printf 'host = "n%s"\n' "$i" | cat - "$HERE/../sim/nodes/gpus4.toml" >"$D/n$i/sim/node.toml"
-        install -m 666 /dev/null "$D/n$i/sim/runs.log"; install -m 666 /dev/null "$D/n$i/sim/collisions.log"
-        printf '[slurm]\ntasks = "%s"\n%s\n' "$([ "$i" -gt 4 ] && echo asked || echo auto)" "${SETTINGS-}" >"$D/n$i/config.toml"
-        cat >"$D/n$i/env" <<E
-export SIM_NODE=$D/n$i/sim LD_LIBRARY_PATH=$D/lib GETGPU_LOCK=$D/n$i/run/lock GETGPU_CONFIG=$D/n$i/config.toml
+skip() { echo "SKIPPED: slurm-load: $1"; exit 0; }
+[ "$(id -u)" = 0 ] || skip "needs root"
+for tool in slurmctld slurmd sbatch python3; do command -v $tool >/dev/null || skip "$tool is not installed"; done
+[ -e "$PLUGIN" ] || skip "Slurm's plugin gpu_nvml.so is not in ${PLUGIN%/*}"
+unshare --mount --propagation private true 2>/dev/null || skip "mount namespaces are forbidden"
+CONSTRAIN=no; [ ! -w /sys/fs/cgroup/devices ] || CONSTRAIN=yes
+
+# What a node has and is called: settings for both, and the simulated machine.
+prepare() { # name, GPUs, settings
+    mkdir -p "$D/$1/sim" "$D/$1/run"; mkdir -m 1777 "$D/$1/sim/running"; chmod 1777 "$D/$1/sim"
+    { printf 'driver = "550.54.15"\nhost = "%s"\n' "$1"; cat; } >"$D/$1/sim/node.toml"
+    for log in runs.log collisions.log; do install -m 666 /dev/null "$D/$1/sim/$log"; done
+    printf 'without_grant = "none"\n%s\n' "$3" >"$D/$1/config.toml"
+    cat >"$D/$1/env" <<C
+export SIM_NODE=$D/$1/sim LD_LIBRARY_PATH=$D/lib GETGPU_LOCK=$D/$1/run/lock GETGPU_CONFIG=$D/$1/config.toml TMPDIR=/tmp
 export PATH=$D/bin:/usr/sbin:/usr/bin:/sbin:/bin
-E
-    done
-    for i in $NODES; do (. "$D/n$i/env"; getgpu --count-free >/dev/null); done  # root makes the lock
-    # A hook does something on the nodes of its way only.
+C
+    # shellcheck disable=SC2016 # $1 and $2 are those of the inner shell
+    setsid unshare --mount --propagation private bash -c '. "$1/$2/env"; exec "$0" "$@"' "$HERE/node.sh" "$D" "$1" "$2" &
+    echo $! >"$D/$1/pid"
+}
+
+set_up() {
+    rm -rf "$D"; mkdir -p "$D"/{state,log,out,bin,lib,plugins}; chmod 1777 "$D/out"
+    for name in getgpu cudawrap sim-cuda; do ln -s "$TARGET/$name" "$D/bin/$name"; done
+    install -m 755 "$HERE/app.sh" "$D/bin/app"; install -m 755 "$HERE/job.sh" "$D/job"; cp "$HOOKS/job_submit.lua" "$D"
+    # The plugin asks for the library without its version as well.
+    for name in libnvidia-ml.so libnvidia-ml.so.1; do ln -s "$TARGET/libsim_nvml.so" "$D/lib/$name"; done
+    cp "$PLUGIN" "$D/plugins/"
     for name in prolog epilog task-prolog; do
-        case $name in task-prolog) on='n[3456]' ;; *) on='n[56]' ;; esac
-        printf '#!/bin/sh\n. %s/$SLURMD_NODENAME/env\ncase $SLURMD_NODENAME in %s) exec %s ;; esac\n' "$D" "$on" "$HOOKS/$name" >"$D/$name"
+        case $name in task-prolog) on='*-tasks|*-parts' ;; *) on='*-parts' ;; esac
+        printf '#!/bin/sh\n. %s/$SLURMD_NODENAME/env\ncase $SLURM_JOB_PARTITION in %s) exec %s ;; esac\n' "$D" "$on" "$HOOKS/$name" >"$D/$name"
         chmod 755 "$D/$name"
     done
-    cp "$HOOKS/job_submit.lua" "$D"
-    cp "$HERE/job.sh" "$D/job"
     { cat <<C
 ClusterName=load
 SlurmctldHost=$HOST(127.0.0.1)
@@ -50,8 +63,9 @@ SlurmctldPidFile=$D/slurmctld.pid
 SlurmdPidFile=$D/slurmd-%n.pid
 SlurmctldLogFile=$D/log/slurmctld
 SlurmdLogFile=$D/log/%n
-ProctrackType=${PROCTRACK:-proctrack/cgroup}
-TaskPlugin=task/none
+PluginDir=$(dirname "$(dpkg -L slurm-wlm-basic-plugins 2>/dev/null | grep -m1 '/select_cons_tres.so$' || echo /usr/lib64/slurm/x)"):$D/plugins
+ProctrackType=proctrack/cgroup
+TaskPlugin=task/cgroup
 SelectType=select/cons_tres
 SelectTypeParameters=CR_CPU
 SchedulerParameters=sched_interval=1,batch_sched_delay=0,bf_interval=1,default_queue_depth=500
@@ -60,80 +74,155 @@ MpiDefault=none
 GresTypes=gpu,gpuhalf,gpuquarter,gpueighth
 KillWait=3
 ReturnToService=2
-MaxJobCount=20000
-MaxArraySize=1001
 SlurmdParameters=config_overrides
 PrologFlags=Contain
 JobSubmitPlugins=lua
 Prolog=$D/prolog
 Epilog=$D/epilog
 TaskProlog=$D/task-prolog
+TaskEpilog=$D/task-prolog
+NodeName=mig NodeHostname=$HOST NodeAddr=127.0.0.1 Port=$((PORT + 1)) CPUs=64 CoresPerSocket=64 Features=gpushare4 Gres=gpu:a100_1g.5gb:5,gpu:a100_2g.10gb:3,gpuquarter:8 State=UNKNOWN
+NodeName=whole NodeHostname=$HOST NodeAddr=127.0.0.1 Port=$((PORT + 2)) CPUs=64 CoresPerSocket=64 Gres=gpu:a100-sxm4-40gb:4 State=UNKNOWN
+PartitionName=mig-plain Nodes=mig State=UP MaxTime=INFINITE OverSubscribe=YES:8
+PartitionName=mig-tasks Nodes=mig State=UP MaxTime=INFINITE OverSubscribe=YES:8
+PartitionName=mig-parts Nodes=mig State=UP MaxTime=INFINITE OverSubscribe=YES:8
+PartitionName=whole-plain Nodes=whole State=UP MaxTime=INFINITE OverSubscribe=YES:8
+PartitionName=whole-tasks Nodes=whole State=UP MaxTime=INFINITE OverSubscribe=YES:8
 C
-    for i in $NODES; do
-        echo "NodeName=n$i NodeHostname=$HOST NodeAddr=127.0.0.1 Port=$((PORT + i)) CPUs=64 CoresPerSocket=64 \
-$([ "$i" -gt 4 ] && echo Features=gpushare4 Gres=gpuquarter:16 || echo Gres=gpu:4) State=UNKNOWN"
-    done
-    printf 'PartitionName=way%s Nodes=n[%s] State=UP MaxTime=INFINITE OverSubscribe=YES:8\n' 1 1-2 2 3-4 3 5-6; } >"$D/slurm.conf"
-    printf 'NodeName=n[1-4] Name=gpu File=%s/dev/nvidia[0-3]\nNodeName=n[5-6] Name=gpuquarter Count=16 Flags=CountOnly\n' "$D" >"$D/gres.conf"
-    echo CgroupPlugin=cgroup/v1 >"$D/cgroup.conf"
+    } >"$D/slurm.conf"
+    printf 'AutoDetect=nvml\nNodeName=mig Name=gpuquarter Count=8 Flags=CountOnly\n' >"$D/gres.conf"
+    printf 'CgroupPlugin=cgroup/v1\nConstrainDevices=%s\n' $CONSTRAIN >"$D/cgroup.conf"
     slurmctld
-    for i in $NODES; do slurmd -N "n$i"; done
-    until [ "$(sinfo -h -t idle -o %D | awk '{ n += $1 } END { print n }')" = 6 ]; do sleep 0.2; done
+    local outside=GPU-0000ffff-1111-2222-3333-444444444444
+    prepare mig 3 $'allowed = ["'$outside$'"]\n[slurm]\ntasks = "auto"\nshares = ["gpushare4=1/4"]\noptions = "--gpu 2"' <<C
+[[gpu]]
+model = "A100-SXM4-40GB"
+cpus = "0-1"
+mig = true
+layout = "5x1g.5gb"
+[[gpu]]
+model = "A100-SXM4-40GB"
+cpus = "0-1"
+mig = true
+layout = "3x2g.10gb"
+[[gpu]]
+model = "A100-SXM4-40GB"
+uuid = "$outside"
+cpus = "0-1"
+mig = true
+layout = "2x3g.20gb"
+C
+    prepare whole 4 $'[slurm]\ntasks = "auto"' <<C
+[[gpu]]
+model = "A100-SXM4-40GB"
+cpus = "0-1"
+count = 4
+C
+    for _ in $(seq 150); do [ "$(sinfo -h -N -t idle -o %N | sort -u | wc -l)" != 2 ] || break; sleep 0.2; done
+    # What each of Slurm's numbers stands for on a node.
+    srun -p mig-plain --gres=gpu:8 printenv CUDA_VISIBLE_DEVICES >"$D/mig/numbers"
+    (. "$D/whole/env"; getgpu --list --json) | grep -o '"uuid":"[^"]*' | cut -d'"' -f4 | paste -sd, >"$D/whole/numbers"
 }
 
-submit() { # way, jobs, options, tasks
-    for ((left = $2; left > 0; left -= 20)); do
-        sbatch -Q -p "way$1" -n"${4:-1}" --array="1-$((left < 20 ? left : 20))" --requeue --open-mode=append -D /tmp --uid="$USER_OF" -o "$D/out/%j" ${3:-} "$D/job" "$1" >/dev/null
-        USER_OF=$([ "$USER_OF" = nobody ] && echo games || echo nobody)
+submit() { # partition, type, kind, programs, options
+    local partition=$1 type=$2 kind=$3 programs=$4
+    shift 4
+    sbatch -Q --parsable -p "$partition" --requeue --open-mode=append -D /tmp --uid="$USER_OF" -o "$D/out/%A_%a_%j" --export="NONE,GPU=$type" "${@//TYPE/$type}" \
+        "$D/job" "$kind" "$programs" >/dev/null
+    USER_OF=$([ "$USER_OF" = nobody ] && echo games || echo nobody)
+}
+
+# Each line: kind, programs that have a device in the end, options. Bindings that Slurm itself does without are not here.
+kinds() { # partition, type
+    submit "$1" "$2" single 2 --gres=gpu:TYPE:1
+    submit "$1" "$2" pair 2 -n2 --gres=gpu:TYPE:2
+    submit "$1" "$2" multi-prog 2 -n2 --gres=gpu:TYPE:2
+    submit "$1" "$2" array 2 --array=1-3 --gres=gpu:TYPE:1
+    submit "$1" "$2" shared 4 -n4 --gres=gpu:TYPE:2
+    submit "$1" "$2" per-task 2 -n2 --gpus-per-task=TYPE:1
+    for bind in none closest single:1 per_task:1 map_gpu:0,1 mask_gpu:1,2; do submit "$1" "$2" "bind-$bind" 2 -n2 --gres=gpu:TYPE:2; done
+    case $2 in *2g*) ;; *) submit "$1" "$2" packed 4 -n4 --gres=gpu:TYPE:4 ;; esac
+}
+
+load() {
+    while [ "$(ls "$D/out" | wc -l)" -lt "$JOBS" ]; do
+        for _ in $(seq 6); do submit mig-parts - part 2 --constraint=gpushare4; done
+        for way in plain tasks; do
+            # Slurm gives the components of a job nodes of their own.
+            submit mig-$way a100_2g.10gb het 2 -n1 --gres=gpu:TYPE:1 : -p whole-$way -n1 --gres=gpu:1
+            kinds mig-$way a100_1g.5gb; kinds mig-$way a100_2g.10gb; kinds whole-$way a100-sxm4-40gb
+        done
+        while [ "$(squeue -h -r -t PD | wc -l)" -gt 40 ]; do disturb; care; sleep 0.3; done
     done
+    while [ -n "$(squeue -h)" ]; do disturb; care; sleep 0.3; done
 }
 
-# Something that goes wrong, to a job that runs or to a daemon; each is counted.
+# Something that goes wrong, to a job that runs or to a daemon; each is written down with its job.
 disturb() {
     local job node
-    job=$(squeue -h -r -t R -o %F_%K | shuf -n1); [ -n "$job" ] || return 0
+    [ -z "${CALM-}" ] || return 0
+    job=$(squeue -h -r -t R -o %A | shuf -n1); [ -n "$job" ] || return 0
     case $((RANDOM % 12)) in
     0 | 1 | 2 | 3) what=requeue; scontrol requeue "$job" ;;
     4 | 5) what=suspend; scontrol suspend "$job" && SUSPENDED+=" $job" ;;
     6 | 7) what=cancel; scancel "$job" ;;
     8 | 9) what=kill; scancel --full --signal=KILL "$job" ;;
-    *) what=restart; node=n$((RANDOM % 6 + 1)); kill -"$([ $((RANDOM % 2)) = 0 ] && echo KILL || echo TERM)" "$(cat "$D/slurmd-$node.pid")"; slurmd -N "$node" ;;
-    esac >/dev/null 2>&1 && echo "$what" >>"$D/disturbed" || true
+    *) what=restart; node=$(shuf -en1 mig whole); kill -"$(shuf -en1 KILL TERM)" "$(cat "$D/slurmd-$node.pid")"; start "$node" ;;
+    esac >/dev/null 2>&1 && echo "$what $job" >>"$D/disturbed" || true
+    # shellcheck disable=SC2086 # a list of words
     set -- $SUSPENDED
     [ $# -lt 4 ] || { scontrol resume "$1" >/dev/null 2>&1 || true; shift; SUSPENDED="$*"; }
 }
 
-tear_down() {
-    scancel --full --signal=KILL --user=nobody,games 2>/dev/null || true; scancel --user=nobody,games 2>/dev/null || true
-    for _ in $(seq 100); do [ -n "$(squeue -h)" ] || break; sleep 0.2; done
-    for pid in "$D"/*.pid; do kill "$(cat "$pid")" 2>/dev/null || true; done
-    thaw; for i in $NODES; do (. "$D/n$i/env"; getgpu -q --release-all); done
+start() { # shellcheck disable=SC2016 # expanded by the inner shell
+    nsenter --mount="/proc/$(cat "$D/$1/pid")/ns/mnt" bash -c '. "$0/$1/env"; exec slurmd -N "$1"' "$D" "$1"
+}
+
+# Nodes that Slurm drained, jobs that it holds or puts off after a requeue, and what is suspended and alone.
+care() {
+    for node in $(sinfo -h -N -t down,drain,drng -o %N | sort -u); do
+        echo "$node $(sinfo -h -n "$node" -o %E | head -1)" >>"$D/drained"; scontrol update nodename="$node" state=resume
+    done
+    squeue -h -r -t PD -o "%A %r" | while read -r job why; do
+        case $why in *[Hh]eld*) scontrol release "$job" ;; BeginTime) scontrol update jobid="$job" starttime=now ;; esac >/dev/null 2>&1 || true
+    done
+    if [ "$(squeue -h -r -t PD,R,CG | wc -l)" = 0 ]; then
+        for job in $(squeue -h -r -t S -o %A); do scontrol resume "$job" 2>/dev/null || true; done
+        [ $((QUIET += 1)) -lt 20 ] || thaw
+    fi
 }
 
 # What slurmd froze for a suspend and, restarted meanwhile, forgot to thaw.
 thaw() {
-    find /sys/fs/cgroup/freezer/slurm_n[1-6] -name freezer.state 2>/dev/null | while read -r state; do echo THAWED >"$state"; done
+    find /sys/fs/cgroup/freezer/slurm_{mig,whole} -name freezer.state 2>/dev/null | while read -r state; do echo THAWED >"$state"; done
 }
 
-set_up
+tear_down() {
+    scancel --full --signal=KILL --user=nobody,games 2>/dev/null || true; scancel --user=nobody,games 2>/dev/null || true
+    for _ in $(seq 100); do [ -n "$(squeue -h 2>/dev/null)" ] || break; sleep 0.2; done
+    for pid in "$D"/*.pid; do kill "$(cat "$pid")" 2>/dev/null || true; done
+    thaw
+    for node in mig whole; do
+        kill "$(cat "$D/$node/pid")" 2>/dev/null || true
+        (. "$D/$node/env"; getgpu -q --release-all) || true
+    done
+}
+
+# How long a step takes to start where nothing else goes on, in milliseconds.
+quiet_starts() {
+    for partition in mig-plain mig-tasks whole-plain whole-tasks; do
+        for _ in $(seq 15); do
+            began=$(($(date +%s%N) / 1000000)); then=$(srun -Q -p "$partition" --gres=gpu:1 -n1 date +%s%N)
+            echo "QUIET $partition $((then / 1000000 - began))"
+        done
+    done >"$D/quiet"
+}
+
 trap tear_down EXIT
-USER_OF=nobody SUSPENDED= QUIET=0 BEGAN=$SECONDS
-submit 1 $((JOBS / 6)) --gres=gpu:1; submit 1 $((JOBS / 6)) --gres=gpu:2 2
-submit 2 $((JOBS / 6)) --gres=gpu:1; submit 2 $((JOBS / 6)) --gres=gpu:2 2
-submit 3 $((JOBS - JOBS / 6 * 4)) --constraint=gpushare4
-while [ -n "$(squeue -h)" ]; do
-    disturb
-    for node in $(sinfo -h -N -t down,drain,drng -o %N | sort -u); do
-        echo "$node $(sinfo -h -n "$node" -o %E | head -1)" >>"$D/drained"; scontrol update nodename="$node" state=resume
-    done
-    squeue -h -r -t PD -o "%F_%K %r" | while read -r job why; do
-        case $why in *[Hh]eld*) scontrol release "$job" >/dev/null 2>&1 || true ;; BeginTime) scontrol update jobid="$job" starttime=now >/dev/null 2>&1 || true ;; esac
-    done
-    if [ "$(squeue -h -r -t PD,R | wc -l)" = 0 ]; then
-        for job in $(squeue -h -r -t S -o %F_%K); do scontrol resume "$job" 2>/dev/null || true; done
-        [ $((QUIET += 1)) -lt 20 ] || thaw
-    fi
-    sleep 0.3
-done
-echo "seconds: $((SECONDS - BEGAN))"
-"$HERE/count.sh" "$D"
+set_up
+USER_OF=nobody SUSPENDED='' QUIET=0 BEGAN=$SECONDS
+load
+echo "seconds: $((SECONDS - BEGAN)), ConstrainDevices=$CONSTRAIN"
+quiet_starts
+for node in mig whole; do (. "$D/$node/env"; getgpu --list --json >"$D/$node/after"); done
+python3 "$HERE/report.py" "$D"

@@ -2,48 +2,86 @@
 //! so or says what cannot be. What batch systems tell is a count, and numbers that count
 //! whatever the site calls a GPU; both are used only where they can mean one thing. Pure.
 
-use std::collections::BTreeSet;
-
 use crate::batch::BatchGpus;
 use crate::ident::Uuid;
 use crate::inventory::{Device, Inventory};
+use crate::settings::allowed::List;
 
-/// The devices of the job, or `None` if nothing says for certain which these are.
+/// The devices of the job, or `None` if nothing says for certain which these are. `site` is
+/// the site's list, which counts outside jobs.
 ///
-/// The device cgroup comes first: where some nodes cannot be opened, those that can be
-/// opened are the job's, unless they are more than it was given. Then a count of all that
-/// this process sees. Numbers count last, and only whole GPUs: Slurm numbers its gres,
-/// which are MIG devices on some nodes (slurm.conf(5), AutoDetect=nvml), and not NVML's
-/// GPUs.
-pub fn granted(gpus: &BatchGpus, inventory: &Inventory) -> Option<Vec<Uuid>> {
-    let (open, closed): (Vec<&Device>, Vec<&Device>) =
-        inventory.devices.iter().partition(|device| device.usable);
-    if open.is_empty() {
-        return None;
-    }
-    let is_constrained = !closed.is_empty() || inventory.gpus.iter().any(|gpu| !gpu.usable);
-    let parents: BTreeSet<u32> = open.iter().map(|device| device.gpu).collect();
-    let is_all = match gpus.count {
-        // Of a task that has fewer than its job: GPUs that are cut count as one each.
-        Some(count) if is_constrained => open.len() <= count || parents.len() <= count,
-        // What does not answer may be the job's or not.
-        Some(count) => open.len() == count && inventory.silent.is_empty(),
-        None => is_constrained,
+/// Those that this process may open are the job's if they are as many as it was given: all
+/// of the node, or what the device cgroup leaves. Without a count a device cgroup alone has
+/// to do. Numbers count last, and only whole GPUs: Slurm numbers its gres, which are MIG
+/// devices on some nodes (slurm.conf(5), AutoDetect=nvml), and not NVML's GPUs.
+pub fn granted(gpus: &BatchGpus, inventory: &Inventory, site: Option<&List>) -> Option<Vec<Uuid>> {
+    let open = match gpus.count {
+        Some(count) => as_many(count, inventory, site),
+        None if is_constrained(inventory) => Some(managed(inventory, site)),
+        None => None,
     };
-    if is_all {
-        return Some(open.into_iter().map(|device| device.uuid.clone()).collect());
-    }
-    numbered(gpus, inventory)
+    open.filter(|open| !open.is_empty())
+        .map(|open| uuids(&open))
+        .or_else(|| numbered(gpus, inventory))
 }
 
 /// What a task was given whose variable names devices that its cgroup closes: those that
 /// its cgroup leaves, if they are exactly as many. Slurm names the first device of the job
 /// to all its tasks where it binds them (`--gpus-per-task=1` with AutoDetect=nvml).
-pub fn open_instead(named: &[Device], inventory: &Inventory) -> Option<Vec<Uuid>> {
-    let open = inventory.devices.iter().filter(|device| device.usable);
-    let open: Vec<Uuid> = open.map(|device| device.uuid.clone()).collect();
+pub fn open_instead(
+    named: &[Device],
+    inventory: &Inventory,
+    site: Option<&List>,
+) -> Option<Vec<Uuid>> {
     let is_closed = !named.is_empty() && named.iter().all(|device| !device.usable);
-    (is_closed && open.len() == named.len()).then_some(open)
+    let open = as_many(named.len(), inventory, site).filter(|open| is_closed && !open.is_empty());
+    open.map(|open| uuids(&open))
+}
+
+/// The devices that this process may open, if they are as many as the batch system says: a
+/// device cgroup closes those that it manages and has not granted, and leaves the node's
+/// others open. Which these are, the site's list tells. A GPU that is silent may be one of
+/// them.
+fn as_many<'i>(
+    count: usize,
+    inventory: &'i Inventory,
+    site: Option<&List>,
+) -> Option<Vec<&'i Device>> {
+    let silent = silent_and_open(inventory)?;
+    [managed(inventory, site), managed(inventory, None)]
+        .into_iter()
+        .find(|open| open.len() + silent == count)
+}
+
+/// The devices that this process may open, but for those on the site's list. If all are on
+/// it, it does not tell them apart.
+fn managed<'i>(inventory: &'i Inventory, site: Option<&List>) -> Vec<&'i Device> {
+    let open = inventory.devices.iter().filter(|device| device.usable);
+    let (listed, others): (Vec<&Device>, Vec<&Device>) =
+        open.partition(|device| site.is_some_and(|list| list.names(device)));
+    if others.is_empty() { listed } else { others }
+}
+
+/// How many devices do not answer and may be this process's to open; `None`: it cannot be
+/// known, since a GPU that is silent may be cut into several.
+fn silent_and_open(inventory: &Inventory) -> Option<usize> {
+    let gpu = |index| inventory.gpus.iter().find(|gpu| gpu.index == index);
+    let may_open = inventory
+        .silent
+        .iter()
+        .filter(|silent| gpu(silent.gpu).is_none_or(|gpu| gpu.usable));
+    let is_cut = inventory.gpus.iter().any(|gpu| gpu.mig);
+    let counted = may_open.map(|silent| (silent.slot.is_some() || !is_cut).then_some(1));
+    counted.sum()
+}
+
+fn is_constrained(inventory: &Inventory) -> bool {
+    let closed = inventory.devices.iter().any(|device| !device.usable);
+    closed || inventory.gpus.iter().any(|gpu| !gpu.usable)
+}
+
+fn uuids(devices: &[&Device]) -> Vec<Uuid> {
+    devices.iter().map(|device| device.uuid.clone()).collect()
 }
 
 /// The GPUs that the numbers name: on a node without MIG devices, where each number is one
@@ -117,7 +155,12 @@ mod tests {
             let mut devices = inventory.devices.iter();
             devices.position(|device| device.uuid == *uuid).unwrap()
         };
-        Some(granted(&said, &inventory)?.iter().map(place).collect())
+        Some(
+            granted(&said, &inventory, None)?
+                .iter()
+                .map(place)
+                .collect(),
+        )
     }
 
     #[test]
@@ -134,7 +177,7 @@ mod tests {
             ("all GPUs", &all, &[], Some(4), some(&all)),
             ("some GPUs, and no word which", &all, &[], Some(2), None),
             ("the cgroup leaves two of two", &[2, 3], &[0, 1], Some(2), some(&[2, 3])),
-            ("a task has fewer than its job", &[3], &[0], Some(4), some(&[3])),
+            ("fewer than the job was given", &[3], &[0], Some(4), None),
             ("a container of three, a job of two", &[1, 2, 3], &[1, 2], Some(2), some(&[1, 2])),
             ("the same, and a number outside", &[1, 2, 3], &[0, 1], Some(2), None),
             ("the cgroup alone", &[1], &[], None, some(&[1])),
@@ -156,9 +199,35 @@ mod tests {
             ("all GPUs or half of the devices", &all, &[0, 1, 2, 3], Some(4), None),
             ("all devices", &all, &[], Some(8), some(&all)),
             ("devices that the cgroup leaves", &[2, 5], &[2, 5], Some(2), some(&[2, 5])),
-            ("a cut GPU counts as one", &[0, 1], &[0], Some(1), some(&[0, 1])),
+            ("a GPU that is granted as one and cut", &[0, 1], &[0], Some(1), None),
+            ("one of the job's, and one outside Slurm", &[0, 7], &[], Some(1), None),
         ] {
             assert_eq!(found(&mig, open, numbers, count), expected, "{what}");
+        }
+    }
+
+    /// Places 4 to 7 are devices that Slurm does not manage, which its cgroups leave open.
+    #[test]
+    #[rustfmt::skip]
+    fn the_sites_list_tells_which_devices_are_outside_slurm() {
+        let some = |places: &[usize]| Some(places.to_vec());
+        for (what, open, count, expected) in [
+            ("two, and the four outside", &[1, 2, 4, 5, 6, 7][..], Some(2), some(&[1, 2])),
+            ("no count", &[1, 4, 5, 6, 7], None, some(&[1])),
+            ("as many as with one outside", &[1, 4], Some(2), some(&[1, 4])),
+            ("all of Slurm's", &[0, 1, 2, 3, 4, 5, 6, 7], Some(4), some(&[0, 1, 2, 3])),
+            ("one that does not agree", &[1, 4, 5], Some(2), None),
+        ] {
+            let inventory = node(&[Some(2); 4], open);
+            let listed: Vec<String> = (4..8).map(|at| inventory.devices[at].uuid.to_string()).collect();
+            let site = List::from(listed.iter().map(String::as_str));
+            let gpus = BatchGpus { count, ..BatchGpus::default() };
+            let expected = expected.map(|places| places.iter().map(|at| inventory.devices[*at].uuid.clone()).collect());
+            assert_eq!(granted(&gpus, &inventory, Some(&site)), expected, "{what}");
+            let closed = vec![inventory.devices[3].clone(); count.unwrap_or(1)];
+            if !open.contains(&3) {
+                assert_eq!(open_instead(&closed, &inventory, Some(&site)), expected, "{what}");
+            }
         }
     }
 
@@ -175,7 +244,7 @@ mod tests {
             let of = |at: &usize| inventory.devices[*at].clone();
             let named: Vec<Device> = named.iter().map(of).collect();
             let expected = expected.map(|places| places.iter().map(|at| of(at).uuid).collect());
-            assert_eq!(open_instead(&named, &inventory), expected, "{open:?}");
+            assert_eq!(open_instead(&named, &inventory, None), expected, "{open:?}");
         }
     }
 }

@@ -13,6 +13,7 @@ use crate::ident::{Selector, Uuid};
 use crate::inventory::{Detail, Inventory};
 use crate::node::Node;
 use crate::nvml_client;
+use crate::settings::allowed::{self, List};
 use crate::settings::{Environment, Settings, WithoutGrant};
 use crate::visible::{self, Visible};
 
@@ -40,6 +41,8 @@ pub struct Grant {
     unclear: Option<String>,
     /// Inside a batch job unsetting CUDA_VISIBLE_DEVICES is no remedy.
     batch_job: bool,
+    /// The site's list, inside a batch job: which devices the batch system does not manage.
+    site: Option<List>,
 }
 
 impl Grant {
@@ -67,6 +70,11 @@ impl Grant {
             order_by_pci: environment.order_by_pci,
             unclear: None,
             batch_job: environment.batch_job,
+            // Without it nothing is certain, and a grant that is named needs no list.
+            site: environment
+                .batch_job
+                .then(|| allowed::allowed(settings).ok().flatten())
+                .flatten(),
         }
     }
 
@@ -93,7 +101,7 @@ impl Grant {
         if of_batch {
             let text = "this job has GPUs, but CUDA_VISIBLE_DEVICES is not set and nothing says for certain which they are";
             return Err(Failure::new(Kind::NoDevice, text).hint(
-                "start the program with srun but without --gpu-bind=none, or set CUDA_VISIBLE_DEVICES to the job's devices",
+                "start the program with srun but without --gpu-bind=none; if GPUs outside Slurm are on this node, ask the admin to list them in the setting `allowed`",
             ));
         }
         let index = match &self.visible {
@@ -108,7 +116,8 @@ impl Grant {
     /// CUDA_VISIBLE_DEVICES named them.
     pub fn shown(&mut self, inventory: &Inventory) -> Option<Vec<Uuid>> {
         if let (Visible::Unset, Some(gpus)) = (&self.visible, self.batch_gpus.take()) {
-            let granted = batch_grant::granted(&gpus, inventory).unwrap_or_default();
+            let granted = batch_grant::granted(&gpus, inventory, self.site.as_ref());
+            let granted = granted.unwrap_or_default();
             return Some(self.name_instead(granted));
         }
         match &self.visible {
@@ -120,7 +129,8 @@ impl Grant {
                     LazyCell::new(|| self.order_by_pci && gpu_bus::has_all(inventory.gpus.len()));
                 let named = visible::resolve(entries, inventory, &|| *certain);
                 self.unclear = named.unclear;
-                let instead = batch_grant::open_instead(&named.devices, inventory);
+                let instead =
+                    batch_grant::open_instead(&named.devices, inventory, self.site.as_ref());
                 if let Some(open) = instead.filter(|_| self.batch_job) {
                     self.correction = Some(format!(
                         "CUDA_VISIBLE_DEVICES={}: this task may not open that; it was given {}",

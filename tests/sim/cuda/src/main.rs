@@ -13,7 +13,7 @@
 mod flags;
 
 use flags::Flags;
-use sim_cuda::{injection, visible};
+use sim_cuda::{device_nodes, injection, visible};
 use sim_node::{Folder, Record, Registration, Taken};
 use std::io::{self, Write};
 use std::path::Path;
@@ -46,7 +46,9 @@ fn run(flags: &Flags) -> io::Result<ExitCode> {
     injection::load();
     let visible =
         env::var_os("CUDA_VISIBLE_DEVICES").map(|list| list.to_string_lossy().into_owned());
-    let Some(uuid) = visible::first_device(&folder.node()?, visible.as_deref()) else {
+    let mut node = folder.node()?;
+    device_nodes::retain_open(&mut node);
+    let Some(uuid) = visible::first_device(&node, visible.as_deref()) else {
         return no_device(flags);
     };
     let pid = std::process::id();

@@ -1,0 +1,120 @@
+#!/usr/bin/env python3
+"""What the load of run.sh came to, from DIR. Ends with 1 if a program used what its job was not granted, two jobs had one device at
+a time, a job got less than it was promised without a reason of its own, or a device is still kept."""
+
+import json
+import re
+import statistics
+import sys
+from collections import Counter, defaultdict
+from pathlib import Path
+
+root = Path(sys.argv[1])
+numbers = {node: (root / node / "numbers").read_text().strip().split(",") for node in ("mig", "whole")}
+text = (root / "disturbed").read_text() if (root / "disturbed").exists() else ""
+disturbed = defaultdict(set)
+for line in text.splitlines():
+    what, job = line.split()
+    disturbed[job].add(what)
+
+
+def granted(words):
+    """The devices of lines like ` Nodes=mig CPU_IDs=0 Mem=0 GRES=gpu:TYPE:2(IDX:0,2-3)`."""
+    found = set()
+    for node, gres in re.findall(r"^ Nodes=(\S+) .*GRES=(\S+)", words, re.M):
+        for ranges in re.findall(r"gpu:[^()]*\(IDX:([0-9,-]+)\)", gres):
+            for part in ranges.split(","):
+                first, _, last = part.partition("-")
+                found.update(numbers[node][number] for number in range(int(first), int(last or first) + 1))
+    return found
+
+
+class Start:
+    """One start of a job: what it was granted, and what its programs said."""
+
+    def __init__(self, job, head, words):
+        self.job, self.words = job, words
+        _, self.kind, promised, restart, self.partition = head.split()
+        self.promised, self.restart = int(promised), int(restart)
+        self.way = self.partition.split("-")[1]
+        self.granted = granted(words)
+        self.ran = re.findall(r"^RUN (\S+)", words, re.M)
+
+    def reason(self):
+        said = re.findall(r"^(?:\d+: )?((?:cudawrap|getgpu(?: task-prolog)?|srun|slurmstepd\S*): .*)", self.words, re.M)
+        line = next((line for line in said if "hint:" not in line), "nothing said")
+        return re.sub(r"\b[0-9]+\b", "N", re.sub(r"(MIG|GPU)-[0-9a-f-]+", "UUID", line))[:170]
+
+
+starts = []
+for path in sorted((root / "out").iterdir()):
+    pieces = re.split(r"(?m)^(START .*)$", path.read_text())
+    job = path.name.split("_")[2]
+    starts += [Start(job, head, words) for head, words in zip(pieces[1::2], pieces[2::2])]
+last = {}
+for start in starts:
+    last[start.job] = start
+
+# Who used what, by the library's own record.
+foreign, doubled = [], []
+by_job = defaultdict(set)
+for start in starts:
+    by_job[start.job, start.restart] |= start.granted
+for node in numbers:
+    open_runs = defaultdict(dict)
+    for line in (root / node / "sim" / "runs.log").read_text().splitlines():
+        what, _, uuid, pid, tag = line.split()
+        job, restart, *_ = tag.split(".")
+        way = next((start.way for start in starts if start.job == job), "het")
+        if what == "end":
+            open_runs[uuid].pop(pid, None)
+            continue
+        if way != "parts":
+            theirs = by_job.get((job, int(restart)))
+            if theirs and uuid not in theirs:
+                foreign.append(f"{tag}: {uuid}")
+            for other, (other_job, other_way) in open_runs[uuid].items():
+                # A program that was killed says no end.
+                if other_job != job and other_way != "parts" and not disturbed[other_job] & {"kill", "cancel", "requeue"}:
+                    doubled.append(f"{uuid}: {job} and {other_job}")
+        open_runs[uuid][pid] = (job, way)
+
+short = [
+    start
+    for start in last.values()
+    if len(start.ran) < start.promised and not disturbed[start.job] & {"cancel", "kill"}
+]
+kept = []
+for node in numbers:
+    for device in json.loads((root / node / "after").read_text())["devices"]:
+        if device["state"] != "free" or device["holders"]:
+            kept.append(f"{node} {device['uuid']}: {device['state']}")
+    kept += [f"{node} {path.name}" for path in (root / node / "run").iterdir() if path.name.startswith("slurm-")]
+drained = (root / "drained").read_text().splitlines() if (root / "drained").exists() else []
+programs = sum(len(start.ran) for start in starts)
+collisions = sum(len((root / node / "sim" / "collisions.log").read_text().splitlines()) for node in numbers)
+
+print(f"jobs {len(last)}, starts {len(starts)}, programs {programs}, disturbed {dict(Counter(line.split()[0] for line in text.splitlines()))}")
+print("| | |\n| --- | --- |")
+print(f"| devices used that were not granted | {len(foreign)} |")
+print(f"| two jobs on one device | {len(doubled)} |")
+print(f"| programs that found another one on their device (tasks of one job as well) | {collisions} |")
+print(f"| jobs with fewer programs than promised | {len(short)} |")
+print(f"| devices or marks kept after all jobs | {len(kept)} |")
+print(f"| drained nodes | {len(drained)} |")
+for line in foreign[:10] + doubled[:10] + kept[:10] + drained[:10]:
+    print("   ", line)
+for (kind, partition, why), count in Counter((s.kind, s.partition, s.reason()) for s in short).most_common(40):
+    print(f"    {count} {kind} in {partition}: {why}")
+
+print("\n| step starts, ms | number | median | worst |\n| --- | --- | --- | --- |")
+times = defaultdict(list)
+for start in starts:
+    for partition, value in re.findall(r"^(?:\d+: )?STARTED (\S+) (\d+)$", start.words, re.M):
+        times[f"{partition}, load"].append(int(value))
+for line in (root / "quiet").read_text().splitlines():
+    _, partition, value = line.split()
+    times[f"{partition}, quiet"].append(int(value))
+for name, values in sorted(times.items()):
+    print(f"| {name} | {len(values)} | {statistics.median(values):.0f} | {max(values)} |")
+sys.exit(bool(foreign or doubled or collisions or kept or drained or [s for s in short if "nothing said" in s.reason()]))
