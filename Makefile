@@ -20,7 +20,7 @@ target      = $(or $(CARGO_TARGET_DIR),target)
 programs    = $(target)/release
 portable    = $(target)/x86_64-unknown-linux-gnu/release
 
-.PHONY: all help build built portable demo check check-all check-gpu torture fuzz asan mutants miri coverage properties soak storms budget bench install install-files uninstall uninstall-files stage stage-rpm deb rpm portable-deb portable-rpm deb-only rpm-only wheel wheel-only clean
+.PHONY: all help build built portable demo check check-all check-gpu torture fuzz asan mutants miri coverage properties soak slurm-load storms budget bench install install-files uninstall uninstall-files stage stage-rpm deb rpm portable-deb portable-rpm deb-only rpm-only wheel wheel-only clean
 
 all: build
 
@@ -106,6 +106,11 @@ coverage:
 # Random input by proptest, which also knows what the answer has to be: settings, lists, variables, /proc, NVML's answers, names of programs.
 properties:
 	PROPTEST_CASES=$${PROPTEST_CASES:-1000000} $(CARGO) test --release -p getgpu-common -p cudawrap -p create-cudawrap --locked --no-fail-fast properties
+
+# JOBS jobs on a real Slurm whose own plugin finds simulated GPUs, while jobs and daemons are disturbed; as root, 3 to 10 minutes.
+slurm-load: ## jobs on a real Slurm, as root
+	$(CARGO) build --workspace --locked
+	tests/slurm-load/run.sh $(target)/slurm-load $${JOBS:-500} $(target)/debug
 
 # Ordinary traffic for SOAK_MINUTES while one disturbance after the other goes on, then target/soak.svg; best as root, with libfaketime.
 soak: ## ordinary traffic under disturbances for an hour

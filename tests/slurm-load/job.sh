@@ -1,7 +1,9 @@
 #!/bin/bash
 # A job of run.sh: KIND PROGRAMS. It says what Slurm granted it, then starts that many programs in one of the ways that people have.
 unset SLURM_EXPORT_ENV # that of sbatch, with which a step has no PATH
-D=$(dirname "$SLURM_CONF"); . "$D/${SLURM_JOB_PARTITION%%-*}/env"
+D=$(dirname "$SLURM_CONF")
+# shellcheck disable=SC1090 # the file of variables is made by run.sh
+. "$D/${SLURM_JOB_PARTITION%%-*}/env"
 echo "START $1 $2 ${SLURM_RESTART_COUNT:-0} $SLURM_JOB_PARTITION"
 scontrol show job -d -o "${SLURM_HET_JOB_ID:-$SLURM_JOB_ID}" | grep -oE ' Nodes=[^ ]* CPU_IDs=[^ ]* Mem=[^ ]* GRES=[^ ]*'
 run() { BEGAN=$(($(date +%s%N) / 1000000)) srun -Q "$@"; }

@@ -1,8 +1,9 @@
 #!/bin/bash
-# The machine of one node of run.sh: DIR NAME. In the mount namespace that it is called in, /dev has NVIDIA's device nodes and
+# The machine of one node of run.sh: DIR NAME GPUS. In the mount namespace that it is called in, /dev has NVIDIA's device nodes and
 # /proc/driver what the driver says of them; it stays until it is killed, so that slurmd can be started there again.
+# shellcheck disable=SC1091 # the file of variables is made by run.sh
 set -eu
-D=$1 N=$1/$2 new=$1/$2/dev
+N=$1/$2 new=$1/$2/dev
 mkdir "$new"; mount -t tmpfs -o mode=755 none "$new"
 for node in null zero full random urandom tty; do cp -a "/dev/$node" "$new/"; done
 mkdir "$new"/{pts,shm,nvidia-caps}; ln -s pts/ptmx "$new/ptmx"; ln -s /proc/self/fd "$new/fd"

@@ -8,6 +8,7 @@
 #
 # Needs root, slurmctld, slurmd, slurm-client, gpu_nvml.so (.ci/install fetches it) and mount namespaces; ConstrainDevices with cgroups
 # of version 1 alone. Without them it says SKIPPED. DIR is made anew; all is in it but the cgroups.
+# shellcheck disable=SC1090,SC1091,SC2016,SC2209 # files and scripts that it makes itself; words, not commands
 set -eu
 export PATH=$PATH:/usr/sbin:/sbin
 D=$(realpath -m "$1") JOBS=${2:-500} HERE=$(dirname "$(realpath "$0")")
@@ -32,7 +33,6 @@ prepare() { # name, GPUs, settings
 export SIM_NODE=$D/$1/sim LD_LIBRARY_PATH=$D/lib GETGPU_LOCK=$D/$1/run/lock GETGPU_CONFIG=$D/$1/config.toml TMPDIR=/tmp
 export PATH=$D/bin:/usr/sbin:/usr/bin:/sbin:/bin
 C
-    # shellcheck disable=SC2016 # $1 and $2 are those of the inner shell
     setsid unshare --mount --propagation private bash -c '. "$1/$2/env"; exec "$0" "$@"' "$HERE/node.sh" "$D" "$1" "$2" &
     echo $! >"$D/$1/pid"
 }
@@ -145,11 +145,11 @@ kinds() { # partition, type
 }
 
 load() {
-    while [ "$(ls "$D/out" | wc -l)" -lt "$JOBS" ]; do
+    while [ "$(find "$D/out" -type f | wc -l)" -lt "$JOBS" ]; do
         for _ in $(seq 6); do submit mig-parts - part 2 --constraint=gpushare4; done
         for way in plain tasks; do
-            # Slurm gives the components of a job nodes of their own.
-            submit mig-$way a100_2g.10gb het 2 -n1 --gres=gpu:TYPE:1 : -p whole-$way -n1 --gres=gpu:1
+            # Slurm gives the components of a job nodes of their own, and while one waits for them nothing behind it starts.
+            submit mig-$way a100_2g.10gb het 2 --nice=1000 -n1 --gres=gpu:TYPE:1 : -p whole-$way -n1 --gres=gpu:1
             kinds mig-$way a100_1g.5gb; kinds mig-$way a100_2g.10gb; kinds whole-$way a100-sxm4-40gb
         done
         while [ "$(squeue -h -r -t PD | wc -l)" -gt 40 ]; do disturb; care; sleep 0.3; done
@@ -160,7 +160,7 @@ load() {
 # Something that goes wrong, to a job that runs or to a daemon; each is written down with its job.
 disturb() {
     local job node
-    [ -z "${CALM-}" ] || return 0
+    [ -z "${CALM-}" ] && [ $((RANDOM % 3)) = 0 ] || return 0
     job=$(squeue -h -r -t R -o %A | shuf -n1); [ -n "$job" ] || return 0
     case $((RANDOM % 12)) in
     0 | 1 | 2 | 3) what=requeue; scontrol requeue "$job" ;;
@@ -168,13 +168,14 @@ disturb() {
     6 | 7) what=cancel; scancel "$job" ;;
     8 | 9) what=kill; scancel --full --signal=KILL "$job" ;;
     *) what=restart; node=$(shuf -en1 mig whole); kill -"$(shuf -en1 KILL TERM)" "$(cat "$D/slurmd-$node.pid")"; start "$node" ;;
-    esac >/dev/null 2>&1 && echo "$what $job" >>"$D/disturbed" || true
+    esac >/dev/null 2>&1 || return 0
+    echo "$what $job" >>"$D/disturbed"
     # shellcheck disable=SC2086 # a list of words
     set -- $SUSPENDED
-    [ $# -lt 4 ] || { scontrol resume "$1" >/dev/null 2>&1 || true; shift; SUSPENDED="$*"; }
+    [ $# -lt 3 ] || { scontrol resume "$1" >/dev/null 2>&1 || true; shift; SUSPENDED="$*"; }
 }
 
-start() { # shellcheck disable=SC2016 # expanded by the inner shell
+start() {
     nsenter --mount="/proc/$(cat "$D/$1/pid")/ns/mnt" bash -c '. "$0/$1/env"; exec slurmd -N "$1"' "$D" "$1"
 }
 
