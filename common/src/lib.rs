@@ -24,6 +24,7 @@ pub mod procfs;
 pub mod reader_child;
 pub mod resolve_program;
 pub mod sys;
+pub mod trust;
 pub mod unseen_child;
 
 pub mod batch;
@@ -39,6 +40,7 @@ pub mod package_mark;
 pub mod quantity;
 pub mod similar;
 pub mod startup;
+pub mod units;
 
 pub mod lock;
 pub mod share;

@@ -7,6 +7,7 @@ use std::collections::BTreeMap;
 use crate::ident::{Selector, Uuid};
 use crate::inventory::{Detail, Device, Inventory};
 use crate::lock::Units;
+use crate::nvml_client::Allowing;
 use crate::settings::Type;
 use crate::settings::allowed::List;
 use crate::share::{self, Share};
@@ -301,6 +302,12 @@ impl Filter {
             }
         }
         outside
+    }
+}
+
+impl Allowing for Filter {
+    fn allows(&self, device: &Device) -> bool {
+        Self::allows(self, device)
     }
 }
 

@@ -5,8 +5,8 @@
 use std::fmt;
 use std::str::FromStr;
 
-use crate::lock::{UNITS, Units};
 use crate::quantity;
+use crate::units::{UNITS, Units};
 
 /// A part of a device.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]

@@ -13,9 +13,9 @@ use nix::fcntl::{AT_FDCWD, OFlag, RenameFlags, open, renameat2};
 use nix::sys::stat::{Mode, SFlag, mkdirat, mknodat, umask};
 use nix::unistd::{UnlinkatFlags, unlinkat};
 
-use super::{LockOrigin, trust};
 use crate::error::{Failure, Kind, reason};
 use crate::procfs::namespaces;
+use crate::trust::{self, LockOrigin};
 
 /// Root makes the host's lock if it is missing, and the caller that of GETGPU_LOCK.
 /// Others make nothing.

@@ -8,8 +8,8 @@ use std::path::Path;
 use nix::sys::statfs::statfs;
 
 use super::LockFile;
-use super::LockOrigin;
 use crate::procfs::{ancestry, namespaces};
+use crate::trust::LockOrigin;
 
 /// File systems on which a lock excludes no process outside this mount or node
 /// (linux/magic.h; Lustre's llite).

@@ -10,10 +10,8 @@
 
 use crate::byte_range::Range;
 use crate::ident::Uuid;
+use crate::units::UNITS;
 
-/// Units of a device. A share of 1/k locks floor(UNITS/k) of them, so exactly k programs
-/// fit for every k up to 848.
-pub const UNITS: i64 = 720_720;
 /// Bytes of a span.
 const SPAN: i64 = 1 << 34;
 /// Spans in the file.

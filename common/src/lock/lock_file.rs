@@ -10,20 +10,10 @@ use std::path::{Path, PathBuf};
 use nix::fcntl::{OFlag, open};
 use nix::sys::stat::Mode;
 
-use super::{OfdLock, create, trust};
+use super::{OfdLock, create};
 use crate::descriptors::above_standard;
 use crate::error::{Failure, Kind, reason};
-
-/// Where a lock path came from; decides who may own it.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum LockOrigin {
-    /// The host's lock, or the one that the system settings name: root's.
-    Host,
-    /// GETGPU_LOCK: root's or the caller's.
-    Environment,
-    /// No lock of the host exists: the caller's own.
-    Private,
-}
+use crate::trust::{self, LockOrigin};
 
 /// The lock of the host.
 pub const HOST_LOCK: &str = "/run/getgpu/lock";

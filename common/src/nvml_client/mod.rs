@@ -28,7 +28,7 @@ use rules::Rules;
 use wire::Request;
 
 pub use connection::{Worker, channel};
-pub use scan::Look;
+pub use scan::{Allowing, Look};
 pub use silent_gpus::SilentGpus;
 
 /// The hidden first argument that makes getgpu the process that asks NVML, on descriptor

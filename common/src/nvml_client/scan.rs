@@ -7,8 +7,13 @@ use super::wire::Request;
 use super::{Client, HANGS};
 use crate::error::{Failure, Kind};
 use crate::gpu_listing::GpuListing;
-use crate::inventory::{Detail, Gpu, Inventory};
-use crate::pool::Filter;
+use crate::inventory::{Detail, Device, Gpu, Inventory};
+
+/// What tells whether programs may run on a device: what narrows a call's pool, which is above this layer.
+pub trait Allowing: std::fmt::Debug {
+    /// Whether programs may run on this device.
+    fn allows(&self, device: &Device) -> bool;
+}
 
 /// How much of the node a call has to know.
 #[derive(Clone, Debug)]
@@ -19,7 +24,7 @@ pub struct Look<'f> {
     /// asked for nothing, unless these have no device.
     pub gpus: Vec<u32>,
     /// GPUs without a device that this allows are asked for names alone.
-    pub filter: Option<&'f Filter>,
+    pub filter: Option<&'f dyn Allowing>,
 }
 
 impl From<Detail> for Look<'_> {

@@ -7,7 +7,7 @@ use std::os::unix::fs::{MetadataExt, PermissionsExt};
 use std::path::Path;
 
 use crate::error::{Failure, Kind};
-use crate::lock::{LockOrigin, trust};
+use crate::trust::{self, LockOrigin};
 
 /// Checks a file that is about to be read, and `what` it is to people. One that is not
 /// there, or cannot be looked at, is left to the reader.

@@ -2,9 +2,12 @@
 //! share gets. Pure. A share may lie in several runs, so that no unit is lost between two
 //! others.
 
-use super::layout::UNITS;
 use crate::byte_range::Range;
 use crate::procfs::fdinfo::{self, OwnLock};
+
+/// Units of a device. A share of 1/k locks floor(UNITS/k) of them, so exactly k programs
+/// fit for every k up to 848.
+pub const UNITS: i64 = 720_720;
 
 /// A set of units: runs in order, apart from each other, counted from the device's first
 /// unit.

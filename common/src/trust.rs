@@ -8,8 +8,18 @@ use std::os::unix::ffi::OsStrExt;
 use std::os::unix::fs::{MetadataExt, PermissionsExt};
 use std::path::Path;
 
-use super::LockOrigin;
 use crate::procfs::namespaces;
+
+/// Where a lock path came from; decides who may own it.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum LockOrigin {
+    /// The host's lock, or the one that the system settings name: root's.
+    Host,
+    /// GETGPU_LOCK: root's or the caller's.
+    Environment,
+    /// No lock of the host exists: the caller's own.
+    Private,
+}
 
 /// Whether `uid` may own a lock of this origin, or its directory.
 pub fn owner(origin: LockOrigin, uid: u32) -> bool {
