@@ -15,6 +15,8 @@ fishdir     = $(prefix)/share/fish/vendor_completions.d
 DESTDIR     =
 CARGO       = cargo
 INSTALL     = install
+# The crates that the programs share, but for getgpu-nvml.
+libraries   = $(addprefix -p getgpu-,linux model lock settings cli ask auto choose)
 # Where the built programs are.
 target      = $(or $(CARGO_TARGET_DIR),target)
 programs    = $(target)/release
@@ -77,7 +79,7 @@ torture: ## tests in their full size, as root, some hours
 	TORTURE=full $(CARGO) test -p getgpu-tests --locked --no-fail-fast --test throughput --test leases --test security --test nvml_faults -- $(hard) --nocapture --test-threads 1
 	TORTURE=full $(CARGO) test -p getgpu-tests --locked --no-fail-fast --test error_injection -- --nocapture --test-threads 1
 	TORTURE=full $(CARGO) test -p create-cudawrap --locked --no-fail-fast --test toggle --test crash_safety -- --nocapture
-	$(CARGO) test --release -p getgpu-common --locked --lib protocol -- --include-ignored
+	$(CARGO) test --release -p getgpu-lock --locked --lib protocol -- --include-ignored
 
 # Mutated input to what is read in longer formats, FUZZ_SECONDS for each target of tests/fuzz; needs a nightly compiler and cargo-fuzz.
 fuzz:
@@ -91,7 +93,7 @@ asan:
 # needs cargo-mutants, takes hours.
 mutants: ## changes to pure modules that unit tests must see, hours
 	mkdir -p $(target)/mutants/libraries $(target)/mutants/plans $(target)/mutants/programs
-	$(CARGO) mutants -p getgpu-common -p getgpu-nvml --cargo-arg=--lib --no-times -j $${MUTANT_JOBS:-1} -o $(target)/mutants/libraries
+	$(CARGO) mutants $(libraries) -p getgpu-nvml --cargo-arg=--lib --no-times -j $${MUTANT_JOBS:-1} -o $(target)/mutants/libraries
 	$(CARGO) mutants -p create-cudawrap --cargo-arg=--lib --cargo-arg=--test=plans --no-times -j $${MUTANT_JOBS:-1} -o $(target)/mutants/plans
 	$(CARGO) mutants -p getgpu -p cudawrap --cargo-arg=--bins --no-times -j $${MUTANT_JOBS:-1} -o $(target)/mutants/programs
 
@@ -105,7 +107,7 @@ coverage:
 
 # Random input by proptest, which also knows what the answer has to be: settings, lists, variables, /proc, NVML's answers, names of programs.
 properties:
-	PROPTEST_CASES=$${PROPTEST_CASES:-1000000} $(CARGO) test --release -p getgpu-common -p cudawrap -p create-cudawrap --locked --no-fail-fast properties
+	PROPTEST_CASES=$${PROPTEST_CASES:-1000000} $(CARGO) test --release $(libraries) -p cudawrap -p create-cudawrap --locked --no-fail-fast properties
 
 # JOBS jobs on a real Slurm whose own plugin finds simulated GPUs, while jobs and daemons are disturbed; as root, 3 to 10 minutes.
 slurm-load: ## jobs on a real Slurm, as root

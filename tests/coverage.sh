@@ -36,7 +36,8 @@ counted() {
     cargo "$1" --locked --target-dir "$folder/build" "${@:2}"
 }
 
-products=(-p getgpu-common -p getgpu-nvml -p getgpu -p cudawrap -p create-cudawrap)
+libraries=(-p getgpu-linux -p getgpu-model -p getgpu-lock -p getgpu-settings -p getgpu-cli -p getgpu-ask -p getgpu-auto -p getgpu-choose)
+products=("${libraries[@]}" -p getgpu-nvml -p getgpu -p cudawrap -p create-cudawrap)
 counted test --quiet "${products[@]}" --lib --bins >"$folder/log" 2>&1 || { tail -n 30 "$folder/log"; exit 1; }
 mapfile -t tests < <(counted test "${products[@]}" --lib --bins --no-run --message-format=json 2>/dev/null |
     python3 -c 'import json, sys
@@ -80,7 +81,8 @@ python3 - "${summaries[@]}" <<'END'
 import collections, json, os, sys
 
 root = os.getcwd() + "/"
-crates = {"common/nvml/": "getgpu-nvml", "common/": "getgpu-common", "getgpu/": "getgpu", "cudawrap/hook/": "cudawrap-hook", "cudawrap/": "cudawrap", "create-cudawrap/": "create-cudawrap"}
+crates = {f"common/{name}/": f"getgpu-{name}" for name in ("linux", "model", "lock", "settings", "cli", "ask", "auto", "choose", "nvml")}
+crates |= {"getgpu/": "getgpu", "cudawrap/hook/": "cudawrap-hook", "cudawrap/": "cudawrap", "create-cudawrap/": "create-cudawrap"}
 columns = []
 for summary in sys.argv[1:]:
     lines = collections.defaultdict(lambda: [0, 0])

@@ -13,10 +13,16 @@ export MIRIFLAGS="${MIRIFLAGS:--Zmiri-disable-isolation}" PROPTEST_CASES="${PROP
 miri() {
     cargo +nightly miri test --locked --target-dir target/miri "$@"
 }
-pure=(ident:: visible:: quantity:: share:: byte_range:: cpus::set:: batch:: job:: nearest:: lock::units:: lock::layout:: lock::holder_args::
-    procfs::stat:: procfs::fdinfo:: procfs::properties:: nvml_client::wire:: settings::value queue::retry_schedule::)
-miri -p getgpu-common --lib -- "${pure[@]}" --skip a_stat_is_read_whatever_the_name --skip others_are_known_by_the_slurmstepd_above_them \
-    --skip what_is_cut_short_or_damaged_is_an_error_or_another_answer
+of() {
+    miri -p "getgpu-$1" --lib -- "${@:2}"
+}
+of linux byte_range:: procfs::stat:: procfs::fdinfo:: procfs::properties:: --skip a_stat_is_read_whatever_the_name
+of model ident:: visible:: quantity:: share:: units:: cpus::set:: batch:: job:: nearest:: \
+    --skip others_are_known_by_the_slurmstepd_above_them
+of lock layout:: holder_args::
+of settings value
+of ask nvml_client::wire:: --skip what_is_cut_short_or_damaged_is_an_error_or_another_answer
+of choose queue::retry_schedule::
 # What the library writes into our memory.
 miri -p getgpu-nvml --lib -- processes:: raw:: judge:: fault::
 # Not create-cudawrap: under Miri rustix takes its other backend, whose times are of another type.

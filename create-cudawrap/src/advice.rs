@@ -5,7 +5,7 @@
 use std::ffi::OsStr;
 use std::path::Path;
 
-use getgpu_common::settings::{ArgvZero, Environment, LeaseAt, Loaded, Settings};
+use getgpu_settings::{ArgvZero, Environment, LeaseAt, Loaded, Settings};
 
 /// The settings for a program of this name; none where the files are wrong, which has been
 /// said.

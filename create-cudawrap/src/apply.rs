@@ -6,8 +6,8 @@
 use std::ffi::OsStr;
 use std::io;
 
-use getgpu_common::error::{Failure, Kind, reason};
-use getgpu_common::resolve_program::Identity;
+use getgpu_linux::Identity;
+use getgpu_model::{Failure, Kind, reason};
 use rustix::io::Errno;
 
 use crate::directory::Directory;

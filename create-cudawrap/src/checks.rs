@@ -6,8 +6,8 @@ use std::ffi::OsStr;
 use std::os::unix::ffi::OsStrExt;
 use std::path::Path;
 
-use getgpu_common::error::{Failure, Kind, reason, refused};
-use getgpu_common::resolve_program::{Identity, PREFIX, identity, without_number};
+use getgpu_linux::{Identity, PREFIX, identity, without_number};
+use getgpu_model::{Failure, Kind, reason, refused};
 
 use crate::directory::Directory;
 use crate::executable::Form;

@@ -8,7 +8,7 @@ use std::io;
 use std::os::unix::ffi::OsStringExt;
 use std::path::{Path, PathBuf};
 
-use getgpu_common::resolve_program::Identity;
+use getgpu_linux::Identity;
 use rustix::fs::{AtFlags, Mode, OFlags, Stat, StatFs};
 use rustix::io::Errno;
 

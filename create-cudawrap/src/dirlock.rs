@@ -6,7 +6,7 @@ use std::io::ErrorKind;
 use std::time::{Duration, Instant};
 
 use fs4::{FileExt, TryLockError};
-use getgpu_common::error::{Failure, Kind, reason};
+use getgpu_model::{Failure, Kind, reason};
 
 /// How long the lock is waited for.
 pub const PATIENCE: Duration = Duration::from_secs(10);

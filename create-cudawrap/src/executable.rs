@@ -6,8 +6,7 @@ use std::fs::File;
 use std::io::{Read, Seek, SeekFrom};
 use std::path::Path;
 
-use getgpu_common::package_mark::Mark;
-use getgpu_common::resolve_program::PREFIX;
+use getgpu_linux::{Mark, PREFIX};
 
 use crate::names::WRAPPER;
 

@@ -6,7 +6,7 @@ use std::io;
 use std::os::unix::ffi::OsStrExt;
 use std::path::{Path, PathBuf};
 
-use getgpu_common::resolve_program::{Identity, beside, chain};
+use getgpu_linux::{Identity, beside, chain};
 use rustix::fs::FileType;
 
 use crate::directory::{Directory, id};

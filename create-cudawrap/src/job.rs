@@ -5,8 +5,7 @@ use std::ffi::OsStr;
 use std::io;
 use std::path::Path;
 
-use getgpu_common::diag::Diag;
-use getgpu_common::error::{Failure, Kind, reason, refused};
+use getgpu_model::{Diag, Failure, Kind, reason, refused};
 
 use crate::apply::{self, Work, apply};
 use crate::directory::Directory;

@@ -5,8 +5,8 @@
 use std::ffi::OsStr;
 use std::path::Path;
 
-use getgpu_common::error::{Failure, reason, refused};
-use getgpu_common::resolve_program::{Identity, identity};
+use getgpu_linux::{Identity, identity};
+use getgpu_model::{Failure, reason, refused};
 
 use crate::checks;
 use crate::inspect::{EntryKind, PathSnapshot};

@@ -5,9 +5,11 @@
 #![cfg_attr(not(test), no_main)]
 
 #[cfg(not(test))]
-use getgpu_common::{error::Kind, exit, startup};
+use getgpu_linux::startup;
+#[cfg(not(test))]
+use getgpu_model::{Kind, exit};
 
-getgpu_common::package_mark!("create-cudawrap");
+getgpu_linux::package_mark!("create-cudawrap");
 
 /// What create-cudawrap needs for itself, in bytes.
 #[cfg(not(test))]

@@ -5,8 +5,8 @@
 use std::ffi::{OsStr, OsString};
 use std::os::unix::ffi::{OsStrExt, OsStringExt};
 
-pub use getgpu_common::resolve_program::PREFIX;
-use getgpu_common::resolve_program::{KEPT, without_number};
+pub use getgpu_linux::PREFIX;
+use getgpu_linux::{KEPT, without_number};
 
 /// What migtools calls a program that it wrapped.
 const FORMER: &str = "MIGTOOLS_";

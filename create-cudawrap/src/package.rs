@@ -6,7 +6,7 @@ use std::ops::RangeInclusive;
 use std::path::{Path, PathBuf};
 use std::process::{Command, Output, Stdio};
 
-use getgpu_common::error::{Failure, Kind, reason};
+use getgpu_model::{Failure, Kind, reason};
 
 use crate::wrapper::tool;
 

@@ -4,7 +4,7 @@
 
 use std::ffi::{OsStr, OsString};
 
-use getgpu_common::error::{Failure, refused};
+use getgpu_model::{Failure, refused};
 
 use crate::executable::Form;
 use crate::inspect::{Entry, EntryKind, Leads, PathSnapshot};

@@ -4,11 +4,13 @@
 
 use std::path::{Path, PathBuf};
 
-use getgpu_common::diag::{Diag, Verbosity, printable, write};
-use getgpu_common::error::{Failure, Kind, reason};
-use getgpu_common::exit;
-use getgpu_common::resolve_program::{Identity, beside};
-use getgpu_common::settings::{Environment, Loaded};
+use getgpu_linux::{Identity, beside};
+use getgpu_model::{
+    Diag, Failure, Kind, Verbosity,
+    diag::{printable, write},
+    exit, reason,
+};
+use getgpu_settings::{Environment, Loaded};
 
 use crate::advice;
 use crate::directory::Directory;

@@ -1,7 +1,7 @@
 //! What the places of a path together mean: one of eight states, in which every stop of
 //! create-cudawrap leaves it too. Pure: from a [`PathSnapshot`] to a [`State`].
 
-use getgpu_common::resolve_program::PREFIX;
+use getgpu_linux::PREFIX;
 
 use crate::executable::Form;
 use crate::inspect::{EntryKind, Leads, PathSnapshot};

@@ -7,7 +7,7 @@ use std::io;
 use std::os::unix::ffi::OsStrExt;
 use std::path::Path;
 
-use getgpu_common::resolve_program::Identity;
+use getgpu_linux::Identity;
 use serde::Serialize;
 
 use crate::directory::Directory;
@@ -224,7 +224,7 @@ pub fn text(lines: &[StatusLine]) -> Vec<u8> {
         let detail = line
             .detail
             .as_ref()
-            .map(|detail| format!(" ({})", getgpu_common::diag::printable(detail)));
+            .map(|detail| format!(" ({})", getgpu_model::diag::printable(detail)));
         out.extend_from_slice(
             format!(": {}{}\n", line.state, detail.unwrap_or_default()).as_bytes(),
         );

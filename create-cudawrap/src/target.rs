@@ -6,7 +6,7 @@ use std::io;
 use std::os::unix::ffi::OsStrExt;
 use std::path::{Path, PathBuf};
 
-use getgpu_common::error::{Failure, reason, refused};
+use getgpu_model::{Failure, reason, refused};
 
 /// One path to work on.
 #[derive(Clone, Debug)]

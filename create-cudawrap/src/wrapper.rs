@@ -7,11 +7,10 @@ use std::ffi::{OsStr, OsString};
 use std::os::unix::fs::{MetadataExt, PermissionsExt};
 use std::path::{Path, PathBuf};
 
-use getgpu_common::error::{Failure, Kind, reason};
-use getgpu_common::installed::can_run;
-use getgpu_common::resolve_program::{
-    Identity, Resolution, Rule, chain, directories, identity, is_cudawrap,
+use getgpu_linux::{
+    Identity, Resolution, Rule, can_run, chain, directories, identity, is_cudawrap,
 };
+use getgpu_model::{Failure, Kind, reason};
 
 use crate::executable::{Form, form};
 use crate::names::WRAPPER;

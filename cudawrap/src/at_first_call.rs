@@ -8,12 +8,10 @@
 use std::ffi::OsStr;
 use std::path::Path;
 
-use getgpu_common::diag::Diag;
-use getgpu_common::error::{Failure, Kind};
-use getgpu_common::resolve_program::program_name;
-use getgpu_common::settings::{Auto, Environment, LeaseAt, Loaded, Settings};
-use getgpu_common::visible::hides_all;
-use getgpu_common::{frameworks, hook, sys};
+use getgpu_auto::hook;
+use getgpu_linux::{program_name, sys};
+use getgpu_model::{Diag, Failure, Kind, frameworks, visible::hides_all};
+use getgpu_settings::{Auto, Environment, LeaseAt, Loaded, Settings};
 
 use crate::handover::LaunchSpec;
 use crate::options::Options;

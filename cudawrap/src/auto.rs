@@ -7,15 +7,12 @@ use std::os::fd::{OwnedFd, RawFd};
 use std::path::Path;
 use std::time::Duration;
 
-use getgpu_common::diag::{Diag, Verbosity};
-use getgpu_common::error::{Failure, Kind};
-use getgpu_common::hook::{self, Message};
-use getgpu_common::lock::ownership_proof;
-use getgpu_common::node_lock::find_lock_file;
-use getgpu_common::procfs::fdinfo::{self, OwnLock};
-use getgpu_common::settings::{Environment, Loaded, Settings, Source};
-use getgpu_common::sys;
-use getgpu_common::visible::Visible;
+use getgpu_auto::{Message, hook};
+use getgpu_choose::find_lock_file;
+use getgpu_linux::{OwnLock, procfs::fdinfo, sys};
+use getgpu_lock::ownership_proof;
+use getgpu_model::{Diag, Failure, Kind, Verbosity, Visible};
+use getgpu_settings::{Environment, Loaded, Settings, Source};
 
 use crate::call::Lessee;
 use crate::handover::LaunchSpec;

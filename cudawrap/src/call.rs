@@ -5,9 +5,9 @@
 use std::path::Path;
 use std::time::Instant;
 
-use getgpu_common::diag::Diag;
-use getgpu_common::lock::LockFile;
-use getgpu_common::settings::{Environment, Settings};
+use getgpu_lock::LockFile;
+use getgpu_model::Diag;
+use getgpu_settings::{Environment, Settings};
 
 use crate::ranks::Rank;
 

@@ -2,21 +2,13 @@
 //! that the grant names, if it names as many as are wanted. The helper asks NVML; it
 //! exits before a claim is confirmed.
 
-use getgpu_common::choice::chooser::{Chooser, Claimed};
-use getgpu_common::choice::device_claim::Picked;
-use getgpu_common::cpus::CpuSet;
-use getgpu_common::error::{Failure, Kind};
-use getgpu_common::ident::Uuid;
-use getgpu_common::inventory::{Device, Inventory, usable_together};
-use getgpu_common::lock::Side;
-use getgpu_common::node::Node;
-use getgpu_common::nvml_client::Look;
-use getgpu_common::ownership::Decision;
-use getgpu_common::request::Request;
-use getgpu_common::select::{Observer, Selected, Selection};
-use getgpu_common::settings::RunOrFail;
-use getgpu_common::share::Share;
-use getgpu_common::visible::Visible;
+use getgpu_ask::{Look, Node};
+use getgpu_choose::{Chooser, Claimed, Decision, Observer, Picked, Request, Selected, Selection};
+use getgpu_lock::Side;
+use getgpu_model::{
+    CpuSet, Device, Failure, Inventory, Kind, Share, Uuid, Visible, usable_together,
+};
+use getgpu_settings::RunOrFail;
 
 use crate::call::Call;
 use crate::helper;

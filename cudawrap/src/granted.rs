@@ -4,23 +4,15 @@
 
 use std::time::{Duration, Instant};
 
-use getgpu_common::choice::device_claim;
-use getgpu_common::choice::rejection_report::{Offer, Rejected};
-use getgpu_common::error::{Failure, Kind};
-use getgpu_common::ident::Uuid;
-use getgpu_common::inventory::Device;
-use getgpu_common::lock::claim::named_lease;
-use getgpu_common::lock::holder_args::HolderArgs;
-use getgpu_common::lock::holders::{self, Holder};
-use getgpu_common::lock::ownership_proof;
-use getgpu_common::lock::{Claim, Held, LockFile, OfdLock, Side, Span, Units, occupancy};
-use getgpu_common::ownership::{Basis, Cover};
-use getgpu_common::pool::Portion;
-use getgpu_common::procfs::{Stat, namespaces};
-use getgpu_common::quantity;
-use getgpu_common::queue::lingering::MARGIN;
-use getgpu_common::request::Request;
-use getgpu_common::share;
+use getgpu_choose::{
+    Basis, Cover, MARGIN, Offer, Portion, Rejected, Request, choice::device_claim,
+};
+use getgpu_linux::{Stat, procfs::namespaces};
+use getgpu_lock::{
+    Claim, Held, Holder, HolderArgs, LockFile, OfdLock, Side, Span, claim::named_lease, holders,
+    occupancy, ownership_proof,
+};
+use getgpu_model::{Device, Failure, Kind, Units, Uuid, quantity, share};
 
 use crate::call::Call;
 use crate::choose::uuids;

@@ -3,15 +3,9 @@
 
 use std::time::{Duration, Instant};
 
-use getgpu_common::choice::device_claim;
-use getgpu_common::error::{Failure, Kind};
-use getgpu_common::ident::Uuid;
-use getgpu_common::inventory::Device;
-use getgpu_common::lock::OfdLock;
-use getgpu_common::quantity;
-use getgpu_common::queue::outlook::Outlook;
-use getgpu_common::queue::{self, Availability, Seeker, Tried};
-use getgpu_common::request::Request;
+use getgpu_choose::{Availability, Outlook, Request, Seeker, Tried, choice::device_claim, queue};
+use getgpu_lock::OfdLock;
+use getgpu_model::{Device, Failure, Kind, Uuid, quantity};
 
 use crate::call::Call;
 use crate::choose::uuids;

@@ -7,9 +7,9 @@ use std::ffi::{CStr, CString, OsString};
 use std::os::unix::ffi::OsStrExt;
 use std::path::Path;
 
-use getgpu_common::error::{Failure, Kind, reason};
-use getgpu_common::settings::ArgvZero;
-use getgpu_common::{descriptors, sys};
+use getgpu_linux::{descriptors, sys};
+use getgpu_model::{Failure, Kind, reason};
+use getgpu_settings::ArgvZero;
 use nix::errno::Errno;
 use nix::libc;
 

@@ -4,12 +4,10 @@
 use std::io;
 use std::path::{Path, PathBuf};
 
-use getgpu_common::error::{Failure, Kind, reason};
-use getgpu_common::installed::{can_run, sibling};
-use getgpu_common::node::Node;
-use getgpu_common::nvml_client::{WORKER_OPTION, Worker, channel};
-use getgpu_common::settings::Settings;
-use getgpu_common::unseen_child::{self, Plan};
+use getgpu_ask::{Node, WORKER_OPTION, Worker, nvml_client::channel};
+use getgpu_linux::{Plan, can_run, sibling, unseen_child};
+use getgpu_model::{Failure, Kind, reason};
+use getgpu_settings::Settings;
 
 /// getgpu: beside our own executable, then as set, then where packages put it; never by
 /// PATH.

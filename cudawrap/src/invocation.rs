@@ -6,10 +6,8 @@ use std::ffi::OsString;
 use std::os::unix::fs::MetadataExt;
 use std::time::Duration;
 
-use getgpu_common::detached::words_behind;
-use getgpu_common::diag::{Diag, Verbosity};
-use getgpu_common::error::{Failure, Kind};
-use getgpu_common::{exit, sys};
+use getgpu_linux::{detached::words_behind, sys};
+use getgpu_model::{Diag, Failure, Kind, Verbosity, exit};
 
 use crate::launch::fail;
 use crate::locate_program::{self, Called};

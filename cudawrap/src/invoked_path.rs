@@ -6,8 +6,7 @@ use std::ffi::{OsStr, OsString};
 use std::os::unix::ffi::OsStrExt;
 use std::path::{Path, PathBuf};
 
-use getgpu_common::procfs;
-use getgpu_common::resolve_program::{Chain, Identity, PREFIX, directories, identity, is_cudawrap};
+use getgpu_linux::{Chain, Identity, PREFIX, directories, identity, is_cudawrap, procfs};
 
 /// Ourselves: as the kernel has it, and as the path of /proc/self/exe leads to, which
 /// valgrind answers for the program it runs.

@@ -3,15 +3,10 @@
 
 use std::path::Path;
 
-use getgpu_common::diag::Diag;
-use getgpu_common::error::{Failure, Kind};
-use getgpu_common::exit;
-use getgpu_common::frameworks;
-use getgpu_common::ident::Uuid;
-use getgpu_common::job::Job;
-use getgpu_common::resolve_program::program_name;
-use getgpu_common::settings::{Log, Settings};
-use getgpu_common::syslog::{self, Record};
+use getgpu_choose::{Record, syslog};
+use getgpu_linux::program_name;
+use getgpu_model::{Diag, Failure, Job, Kind, Uuid, exit, frameworks};
+use getgpu_settings::{Log, Settings};
 
 use crate::bind;
 use crate::call::{Call, Lessee};

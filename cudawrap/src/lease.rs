@@ -5,15 +5,16 @@
 
 use std::os::fd::{AsRawFd, OwnedFd, RawFd};
 
-use getgpu_common::descriptors::{highest, lowest};
-use getgpu_common::error::Failure;
-use getgpu_common::ident::Uuid;
-use getgpu_common::lock::claim::{join, sign};
-use getgpu_common::lock::{Claim, OfdLock, Side, Span, Units};
-use getgpu_common::ownership::Cover;
-use getgpu_common::procfs::namespaces;
-use getgpu_common::request::Request;
-use getgpu_common::share;
+use getgpu_choose::{Cover, Request};
+use getgpu_linux::{
+    descriptors::{highest, lowest},
+    procfs::namespaces,
+};
+use getgpu_lock::{
+    Claim, OfdLock, Side, Span,
+    claim::{join, sign},
+};
+use getgpu_model::{Failure, Units, Uuid, share};
 
 use crate::call::Call;
 

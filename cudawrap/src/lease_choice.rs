@@ -2,14 +2,10 @@
 //! claimed here, after waiting in the queue if that is wanted. A linked program does not
 //! wait for a device that is named for it, and runs there even without a lease.
 
-use getgpu_common::error::Failure;
-use getgpu_common::ident::Uuid;
-use getgpu_common::inventory::Device;
-use getgpu_common::lock::OfdLock;
-use getgpu_common::ownership::Decision;
-use getgpu_common::queue::{self, Progress, Seeker, Waiter};
-use getgpu_common::request::Request;
-use getgpu_common::settings::{RunOrFail, Wait};
+use getgpu_choose::{Decision, Progress, Request, Seeker, Waiter, queue};
+use getgpu_lock::OfdLock;
+use getgpu_model::{Device, Failure, Uuid};
+use getgpu_settings::{RunOrFail, Wait};
 
 use crate::call::{Call, Origin};
 use crate::choose::{Choice, uuids};

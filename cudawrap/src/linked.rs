@@ -6,15 +6,11 @@ use std::ffi::OsString;
 use std::path::Path;
 use std::time::Instant;
 
-use getgpu_common::choice::rejection_report;
-use getgpu_common::diag::Diag;
-use getgpu_common::error::Failure;
-use getgpu_common::lock::LockFile;
-use getgpu_common::node_lock::find_lock_file;
-use getgpu_common::request::Request;
-use getgpu_common::resolve_program::program_name;
-use getgpu_common::settings::{Environment, Loaded, RunOrFail, Settings};
-use getgpu_common::visible::{Visible, hides_all};
+use getgpu_choose::{Request, choice::rejection_report, find_lock_file};
+use getgpu_linux::program_name;
+use getgpu_lock::LockFile;
+use getgpu_model::{Diag, Failure, Visible, visible::hides_all};
+use getgpu_settings::{Environment, Loaded, RunOrFail, Settings};
 
 use crate::at_first_call;
 use crate::call::{Call, Lessee, Origin};

@@ -7,9 +7,8 @@ use std::os::unix::ffi::OsStrExt;
 use std::os::unix::fs::PermissionsExt;
 use std::path::{Path, PathBuf};
 
-use getgpu_common::error::{Failure, Kind};
-use getgpu_common::resolve_program::{Chain, Rule, chain, directories, identity, is_cudawrap};
-use getgpu_common::sys;
+use getgpu_linux::{Chain, Rule, chain, directories, identity, is_cudawrap, sys};
+use getgpu_model::{Failure, Kind};
 
 use crate::invoked_path::{self, Ourselves};
 use crate::options;

@@ -11,7 +11,7 @@ use proptest::prelude::*;
 
 use super::{Called, locate};
 use crate::invoked_path::{self, Ourselves};
-use getgpu_common::resolve_program::{beside, chain, directories, identity, is_cudawrap};
+use getgpu_linux::{beside, chain, directories, identity, is_cudawrap};
 
 const DIRS: [&str; 3] = ["a", "b", "c"];
 #[rustfmt::skip]
@@ -149,8 +149,8 @@ proptest! {
                 let beside = hops.iter().any(|hop| hop.parent() == Some(parent));
                 prop_assert!(beside || in_path, "elsewhere: {:?}", program);
                 let name = |path: &Path| path.file_name().unwrap_or_default().to_string_lossy().into_owned();
-                let bare = name(&program).trim_start_matches(getgpu_common::resolve_program::PREFIX).to_owned();
-                prop_assert!(hops.iter().any(|hop| name(hop).trim_start_matches(getgpu_common::resolve_program::PREFIX) == bare), "{:?}", program);
+                let bare = name(&program).trim_start_matches(getgpu_linux::PREFIX).to_owned();
+                prop_assert!(hops.iter().any(|hop| name(hop).trim_start_matches(getgpu_linux::PREFIX) == bare), "{:?}", program);
             }
             Ok(Called::OwnName) => prop_assert!(candidates.iter().any(|path| path.file_name() == Some(OsStr::new("cudawrap")))),
             Err(failure) => prop_assert!(!failure.message.is_empty()),

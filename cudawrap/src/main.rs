@@ -27,9 +27,11 @@ mod others;
 mod ranks;
 
 #[cfg(not(test))]
-use getgpu_common::{exit, startup};
+use getgpu_linux::startup;
+#[cfg(not(test))]
+use getgpu_model::exit;
 
-getgpu_common::package_mark!("cudawrap");
+getgpu_linux::package_mark!("cudawrap");
 
 /// What cudawrap needs for itself, in bytes.
 #[cfg(not(test))]

@@ -7,14 +7,10 @@ use std::ffi::{OsStr, OsString};
 use std::path::Path;
 use std::time::Instant;
 
-use getgpu_common::diag::{Diag, Verbosity};
-use getgpu_common::error::Failure;
-use getgpu_common::exit;
-use getgpu_common::hook;
-use getgpu_common::node_lock::find_lock_file;
-use getgpu_common::request::Request;
-use getgpu_common::settings::{Environment, Loaded};
-use getgpu_common::visible::Visible;
+use getgpu_auto::hook;
+use getgpu_choose::{Request, find_lock_file};
+use getgpu_model::{Diag, Failure, Verbosity, Visible, exit};
+use getgpu_settings::{Environment, Loaded};
 
 use crate::call::{Call, Lessee, Origin};
 use crate::choose::choose;
@@ -39,7 +35,7 @@ pub fn run(arguments: &[OsString]) -> i32 {
     let plain = Diag::new("cudawrap", Verbosity::of_words(arguments));
     match options::parse(arguments) {
         Err(failure) => fail(&plain, &failure),
-        Ok(Wanted::Text(text)) => match getgpu_common::diag::print(&text) {
+        Ok(Wanted::Text(text)) => match getgpu_model::diag::print(&text) {
             Ok(()) => exit::OK,
             Err(failure) => fail(&plain, &failure),
         },

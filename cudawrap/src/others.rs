@@ -2,9 +2,8 @@
 //! was chosen, so NVML was not asked whether it is busy. A line says who is there; the device
 //! is used all the same, since it was named.
 
-use getgpu_common::ident::Uuid;
-use getgpu_common::inventory::{Detail, Device, Process};
-use getgpu_common::procfs;
+use getgpu_linux::procfs;
+use getgpu_model::{Detail, Device, Process, Uuid};
 
 use crate::call::Call;
 use crate::helper;

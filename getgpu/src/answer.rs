@@ -1,21 +1,14 @@
 //! What a call prints, and the lock behind it: claims that are confirmed, which happens
 //! only when NVML has let go, or what the caller owns already. The forms of `--format`.
 
-use getgpu_common::choice::cap::Guard;
-use getgpu_common::choice::chooser::Claimed;
-use getgpu_common::diag;
-use getgpu_common::error::{Failure, Kind};
-use getgpu_common::frameworks;
-use getgpu_common::gpu_bus;
-use getgpu_common::ident::Uuid;
-use getgpu_common::inventory::{Detail, Inventory};
-use getgpu_common::lock::claim::{confirm_all, join};
-use getgpu_common::lock::ownership_proof::{self, HolderProcess};
-use getgpu_common::lock::{Claim, OfdLock, Side, Span, Units};
-use getgpu_common::ownership::{Cover, Decision};
-use getgpu_common::request::Request;
-use getgpu_common::select::Queueing;
-use getgpu_common::share::{self, Share};
+use getgpu_ask::gpu_bus;
+use getgpu_choose::{Claimed, Cover, Decision, Guard, Queueing, Request};
+use getgpu_lock::{
+    Claim, HolderProcess, OfdLock, Side, Span,
+    claim::{confirm_all, join},
+    ownership_proof,
+};
+use getgpu_model::{Detail, Failure, Inventory, Kind, Share, Units, Uuid, diag, frameworks, share};
 
 use crate::invocation::{Invocation, node};
 use crate::options::{Action, Format, Keep};

@@ -3,13 +3,10 @@
 
 use std::time::Instant;
 
-use getgpu_common::diag::Diag;
-use getgpu_common::error::{Failure, Kind};
-use getgpu_common::lock::holder_args::Role;
-use getgpu_common::node_lock::find_lock_file;
-use getgpu_common::request::Request;
-use getgpu_common::settings::{Environment, Loaded, Settings, Source};
-use getgpu_common::syslog;
+use getgpu_choose::{Request, find_lock_file, syslog};
+use getgpu_lock::Role;
+use getgpu_model::{Diag, Failure, Kind};
+use getgpu_settings::{Environment, Loaded, Settings, Source};
 
 use crate::invocation::{Invocation, node};
 use crate::options::{Action, Format, Keep, Options};

@@ -3,8 +3,11 @@
 
 use nix::unistd::{Pid, getsid};
 
-use getgpu_common::error::{Failure, Kind};
-use getgpu_common::procfs::{self, Process, Stat, ancestry, namespaces, process_memory};
+use getgpu_linux::{
+    Process, Stat,
+    procfs::{self, ancestry, namespaces, process_memory},
+};
+use getgpu_model::{Failure, Kind};
 
 use crate::shell_command;
 

@@ -5,13 +5,11 @@
 use std::path::{Path, PathBuf};
 use std::process::Command;
 
-use getgpu_common::error::Failure;
-use getgpu_common::installed::sibling;
-use getgpu_common::inventory::Inventory;
-use getgpu_common::lock::{LockFile, LockOrigin, host_sharing};
-use getgpu_common::quantity::counted;
-use getgpu_common::request::Request;
-use getgpu_common::settings::{Environment, Loaded, Settings};
+use getgpu_choose::Request;
+use getgpu_linux::{LockOrigin, sibling};
+use getgpu_lock::{LockFile, host_sharing};
+use getgpu_model::{Failure, Inventory, quantity::counted};
+use getgpu_settings::{Environment, Loaded, Settings};
 
 use crate::findings::{Findings, Report};
 use crate::monitor::suspects_file;

@@ -4,16 +4,15 @@
 use std::collections::BTreeMap;
 use std::rc::Rc;
 
-use getgpu_common::choice::rejection_report;
-use getgpu_common::error::Failure;
-use getgpu_common::ident::{Uuid, WITHOUT_PREFIX, WITHOUT_PREFIX_HINT};
-use getgpu_common::inventory::{Activity, Detail, Inventory};
-use getgpu_common::lock::{LockFile, Span, occupancy};
-use getgpu_common::node::Node;
-use getgpu_common::nvml_client::rules::MEMORY_DECIDES;
-use getgpu_common::procfs::namespaces;
-use getgpu_common::quantity::counted;
-use getgpu_common::settings::Settings;
+use getgpu_ask::{MEMORY_DECIDES, Node};
+use getgpu_choose::choice::rejection_report;
+use getgpu_linux::procfs::namespaces;
+use getgpu_lock::{LockFile, Span, occupancy};
+use getgpu_model::{
+    Activity, Detail, Failure, Inventory, Uuid, WITHOUT_PREFIX, WITHOUT_PREFIX_HINT,
+    quantity::counted,
+};
+use getgpu_settings::Settings;
 
 use crate::check_health::NodeHealth;
 use crate::findings::Findings;

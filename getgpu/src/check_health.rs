@@ -3,11 +3,10 @@
 
 use std::collections::BTreeMap;
 
-use getgpu_common::error::Failure;
-use getgpu_common::health::{Ailment, ComputeMode, Health};
-use getgpu_common::inventory::{Detail, Device, Inventory};
-use getgpu_common::node::Node;
-use getgpu_common::quantity::counted;
+use getgpu_ask::Node;
+use getgpu_model::{
+    Ailment, ComputeMode, Detail, Device, Failure, Health, Inventory, quantity::counted,
+};
 
 use crate::findings::Findings;
 

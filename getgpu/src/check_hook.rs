@@ -5,11 +5,11 @@
 
 use std::path::Path;
 
-use getgpu_common::error::reason;
-use getgpu_common::hook;
-use getgpu_common::reader_child::ReaderChild;
-use getgpu_common::settings::{Auto, Settings};
+use getgpu_auto::hook;
+use getgpu_linux::ReaderChild;
+use getgpu_model::reason;
 use getgpu_nvml::spawn::seclude;
+use getgpu_settings::{Auto, Settings};
 
 use crate::findings::Findings;
 

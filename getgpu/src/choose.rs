@@ -1,16 +1,12 @@
 //! The choice of one call: the device of an INDEX, or free devices by the policy. It only
 //! claims: `print` confirms the claims after NVML has been closed.
 
-use getgpu_common::choice::chooser::{Chooser, Claimed};
-use getgpu_common::choice::device_claim::Picked;
-use getgpu_common::choice::rejection_report::Rejected;
-use getgpu_common::error::Failure;
-use getgpu_common::inventory::{Device, Inventory, usable_together};
-use getgpu_common::lock::{OfdLock, Side};
-use getgpu_common::node::Node;
-use getgpu_common::ownership::Decision;
-use getgpu_common::request::Request;
-use getgpu_common::select::{Observer, Queueing, Selected, Selection};
+use getgpu_ask::Node;
+use getgpu_choose::{
+    Chooser, Claimed, Decision, Observer, Picked, Queueing, Rejected, Request, Selected, Selection,
+};
+use getgpu_lock::{OfdLock, Side};
+use getgpu_model::{Device, Failure, Inventory, usable_together};
 
 use crate::answer::{self, Chosen};
 use crate::explain;

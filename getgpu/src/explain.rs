@@ -1,11 +1,10 @@
 //! `--explain`: a line per device that was not taken, with the reason, and a line per
 //! thing that is wrong with the lists. Pure text from what the choice found.
 
-use getgpu_common::choice::rejection_report::Rejected;
-use getgpu_common::inventory::{Device, Inventory};
-use getgpu_common::lock::{LockFile, OfdLock, Span, holders};
-use getgpu_common::pool::{Filter, Outside};
-use getgpu_common::settings::allowed::List;
+use getgpu_choose::{Filter, Outside, Rejected};
+use getgpu_lock::{LockFile, OfdLock, Span, holders};
+use getgpu_model::{Device, Inventory};
+use getgpu_settings::List;
 
 /// Lines for the devices outside the pool, and for lists and GPUs that have problems.
 pub fn outside(filter: &Filter, inventory: &Inventory, sorted: &[Option<Outside>]) -> Vec<String> {

@@ -1,9 +1,11 @@
 //! What `--check` has found: what it is about, whether that is as it should be, and a
 //! remedy where it is not; for people a line each, or as JSON.
 
-use getgpu_common::diag::{printable, show};
-use getgpu_common::error::{Failure, Kind};
-use getgpu_common::quantity::counted;
+use getgpu_model::{
+    Failure, Kind,
+    diag::{printable, show},
+    quantity::counted,
+};
 use serde::Serialize;
 
 /// One of them; the names are those of the JSON.

@@ -6,18 +6,11 @@ use std::io::IsTerminal;
 use std::os::fd::AsFd;
 use std::time::Duration;
 
-use getgpu_common::blocked_signals::BlockedSignals;
-use getgpu_common::detached::User;
-use getgpu_common::diag::print;
-use getgpu_common::error::Failure;
-use getgpu_common::job::Job;
-use getgpu_common::lock::holder_args::{HolderArgs, Tag, Until};
-use getgpu_common::poll;
-use getgpu_common::procfs::{Process, Stat};
-use getgpu_common::quantity;
-use getgpu_common::settings::Log;
-use getgpu_common::syslog::Record;
-use getgpu_common::visible::Visible;
+use getgpu_choose::Record;
+use getgpu_linux::{BlockedSignals, Process, Stat, User, poll};
+use getgpu_lock::{HolderArgs, Tag, Until};
+use getgpu_model::{Failure, Job, Visible, diag::print, quantity};
+use getgpu_settings::Log;
 use nix::poll::{PollFd, PollFlags};
 use nix::sys::signal::SigSet;
 

@@ -1,18 +1,13 @@
 //! The device of an INDEX: reserved if it is free, and printed in any case. With `--hold`
 //! a device that cannot be reserved is a failure.
 
-use getgpu_common::choice::cap::Admission;
-use getgpu_common::choice::chooser::{Chooser, Claimed};
-use getgpu_common::choice::device_claim::Picked;
-use getgpu_common::choice::rejection_report::{self, Offer};
-use getgpu_common::error::{Failure, Kind};
-use getgpu_common::index_order::{IndexOrder, Indexed};
-use getgpu_common::inventory::{Device, Inventory};
-use getgpu_common::lock::Side;
-use getgpu_common::node::Node;
-use getgpu_common::nvml_client::HANGS_OR_SICK;
-use getgpu_common::ownership::Decision;
-use getgpu_common::request::{Request, WITHOUT_GRANT};
+use getgpu_ask::{HANGS_OR_SICK, Node};
+use getgpu_choose::{
+    Admission, Chooser, Claimed, Decision, IndexOrder, Indexed, Offer, Picked, Request,
+    WITHOUT_GRANT, choice::rejection_report,
+};
+use getgpu_lock::Side;
+use getgpu_model::{Device, Failure, Inventory, Kind};
 
 use crate::answer::{self, Answer, Chosen};
 use crate::explain;

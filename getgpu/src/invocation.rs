@@ -3,11 +3,11 @@
 
 use std::time::Instant;
 
-use getgpu_common::diag::Diag;
-use getgpu_common::lock::LockFile;
-use getgpu_common::node::Node;
-use getgpu_common::settings::{Environment, Settings};
+use getgpu_ask::Node;
+use getgpu_lock::LockFile;
+use getgpu_model::Diag;
 use getgpu_nvml::spawn;
+use getgpu_settings::{Environment, Settings};
 
 use crate::options::Options;
 

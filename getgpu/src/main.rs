@@ -34,13 +34,15 @@ mod unrelated;
 
 use std::ffi::OsString;
 
-use getgpu_common::detached::words_behind;
-use getgpu_common::lock::holder_args::{self, LEASE_WORD, Role};
-use getgpu_common::nvml_client::WORKER_OPTION;
+use getgpu_ask::WORKER_OPTION;
+use getgpu_linux::detached::words_behind;
 #[cfg(not(test))]
-use getgpu_common::{error::Kind, exit, startup};
+use getgpu_linux::startup;
+use getgpu_lock::{LEASE_WORD, Role, holder_args};
+#[cfg(not(test))]
+use getgpu_model::{Kind, exit};
 
-getgpu_common::package_mark!("getgpu");
+getgpu_linux::package_mark!("getgpu");
 
 /// What getgpu needs for itself, in bytes.
 #[cfg(not(test))]

@@ -6,15 +6,11 @@
 use std::cell::LazyCell;
 use std::time::{Duration, Instant};
 
-use getgpu_common::error::{Failure, Kind};
-use getgpu_common::lock::OfdLock;
-use getgpu_common::lock::holder_args::Tag;
-use getgpu_common::lock::ownership_proof::HolderProcess;
-use getgpu_common::node::Node;
-use getgpu_common::ownership::Decision;
-use getgpu_common::procfs::{Process, namespaces};
-use getgpu_common::request::Request;
-use getgpu_common::visible::Visible;
+use getgpu_ask::Node;
+use getgpu_choose::{Decision, Request};
+use getgpu_linux::{Process, procfs::namespaces};
+use getgpu_lock::{HolderProcess, OfdLock, Tag};
+use getgpu_model::{Failure, Kind, Visible};
 
 use crate::answer::{self, Answer, Chosen};
 use crate::caller;

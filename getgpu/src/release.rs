@@ -3,13 +3,10 @@
 
 use std::time::{Duration, Instant};
 
-use getgpu_common::diag::Diag;
-use getgpu_common::error::{Failure, Kind};
-use getgpu_common::ident::Uuid;
-use getgpu_common::lock::LockFile;
-use getgpu_common::lock::ownership_proof::{self, HolderProcess};
-use getgpu_common::procfs::Stat;
-use getgpu_common::{job::Job, quantity, sys, syslog};
+use getgpu_choose::syslog;
+use getgpu_linux::{Stat, sys};
+use getgpu_lock::{HolderProcess, LockFile, ownership_proof};
+use getgpu_model::{Diag, Failure, Job, Kind, Uuid, quantity};
 use rustix::process::{Pid, Signal, kill_process, pidfd_send_signal};
 
 use crate::holder::exit_watch::pidfd;

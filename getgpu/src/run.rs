@@ -4,14 +4,11 @@
 use std::ffi::OsString;
 use std::io::IsTerminal;
 
-use getgpu_common::diag::{Diag, Verbosity, show};
-use getgpu_common::error::{Failure, Kind};
-use getgpu_common::exit;
-use getgpu_common::lock::LockFile;
-use getgpu_common::lock::holder_args::Role;
-use getgpu_common::settings::{Environment, Loaded};
+use getgpu_lock::{LockFile, Role};
+use getgpu_model::{Diag, Failure, Kind, Verbosity, diag::show, exit};
 use getgpu_nvml::serve::serve;
 use getgpu_nvml::spawn;
+use getgpu_settings::{Environment, Loaded};
 
 use crate::call::{answer, put_options};
 use crate::findings::Report;
@@ -54,12 +51,12 @@ pub fn worker() -> i32 {
     else {
         return 1;
     };
-    let channel = getgpu_common::sys::own_fd(channel);
+    let channel = getgpu_linux::sys::own_fd(channel);
     spawn::seclude();
     serve(&std::fs::File::from(channel));
     // Every answer is given. What the library does when a process ends may crash, and
     // must not change the status.
-    getgpu_common::sys::end(0)
+    getgpu_linux::sys::end(0)
 }
 
 fn run(options: &Options, environment: &Environment, diag: &Diag) -> Result<(), Failure> {

@@ -1,7 +1,7 @@
 //! `--show-config`: every setting with its value in force and where that comes from, then
 //! what files say for single programs, groups and users. Each line could stand in a settings file.
 
-use getgpu_common::settings::{Environment, Loaded, Scoped, Source, keys, quoted};
+use getgpu_settings::{Environment, Loaded, Scoped, Source, keys, quoted};
 
 /// The files that were looked for and the lock in use, as comments for people.
 pub fn head(environment: &Environment, lock: &str) -> String {

@@ -2,16 +2,14 @@
 //! each user, and root may reserve for others. The same name with the same request is the
 //! same reservation, so that a prolog may run twice.
 
-use getgpu_common::error::{Failure, Kind};
-use getgpu_common::ident::Uuid;
-use getgpu_common::lock::ownership_proof::{self, HolderProcess};
-use getgpu_common::lock::{LockFile, OfdLock, layout, user_locks};
-use getgpu_common::procfs::namespaces;
-use getgpu_common::request::Request;
+use getgpu_choose::Request;
+use getgpu_linux::{User, procfs::namespaces};
+use getgpu_lock::{
+    HolderArgs, HolderProcess, LockFile, OfdLock, Role, Tag, layout, ownership_proof, user_locks,
+};
+use getgpu_model::{Failure, Kind, Uuid};
 
 use crate::options::{Action, Options};
-use getgpu_common::detached::User;
-use getgpu_common::lock::holder_args::{HolderArgs, Role, Tag};
 
 /// What there is under a name.
 pub enum Entered {

@@ -4,10 +4,9 @@
 
 use std::collections::HashSet;
 
-use getgpu_common::ident::Uuid;
-use getgpu_common::inventory::Detail;
-use getgpu_common::lock::{Side, Span, holders};
-use getgpu_common::procfs::{self, ancestry};
+use getgpu_linux::procfs::{self, ancestry};
+use getgpu_lock::{Side, Span, holders};
+use getgpu_model::{Detail, Uuid};
 
 use crate::invocation::{Invocation, node};
 

@@ -5,7 +5,7 @@ use std::path::PathBuf;
 
 use clap::{ArgAction, Command, ValueHint};
 use clap_complete::{Shell, generate};
-use getgpu_common::settings::{Policy, Shown, Type};
+use getgpu_settings::{Policy, Shown, Type};
 
 use crate::Made;
 use crate::programs::{create_cudawrap, cudawrap, getgpu};

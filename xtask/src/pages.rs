@@ -6,8 +6,7 @@ use std::path::PathBuf;
 
 use clap::Command;
 use clap_mangen::Man;
-use getgpu_common::settings::Settings;
-use getgpu_common::settings::keys::KEYS;
+use getgpu_settings::{KEYS, Settings};
 use roff::{Inline, Roff, bold, line_break, roman};
 
 use crate::Made;

@@ -3,7 +3,7 @@
 //! sake of its man page.
 
 use clap::Command;
-use getgpu_common::help_text::HelpText;
+use getgpu_cli::HelpText;
 
 #[path = "../../create-cudawrap/src/options/table.rs"]
 pub mod create_cudawrap;

@@ -68,9 +68,9 @@ mod tests {
             format!("//! A file.\n\nuse x;\n// Why.\nfn f() {{}}\n\n{TESTS}\nfn t() {{}}\n}}\n");
         assert_eq!(code(&text), 2);
         for (name, counts) in [
-            ("common/src/share.rs", true),
-            ("common/src/pool_tests.rs", false),
-            ("common/tests/layers.rs", false),
+            ("common/model/src/share.rs", true),
+            ("common/choose/src/pool_tests.rs", false),
+            ("create-cudawrap/tests/toggle.rs", false),
             ("tests/suite/src/lib.rs", false),
         ] {
             assert_eq!(is_product(name), counts, "{name}");

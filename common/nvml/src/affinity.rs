@@ -6,8 +6,8 @@ use std::ffi::c_ulong;
 
 use super::fault::{Fault, ask};
 use super::session::Session;
-use getgpu_common::cpus::CpuSet;
-use getgpu_common::nvml_client::wire::Asked;
+use getgpu_ask::Asked;
+use getgpu_model::CpuSet;
 
 /// Room for CPUs: as many as Linux can be built for.
 const CPUS: usize = 8192;

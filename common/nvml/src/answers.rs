@@ -5,7 +5,7 @@ use nvml_wrapper::{Device as Handle, Nvml};
 
 use super::fault::{Fault, ask};
 use super::{device_files, raw};
-use getgpu_common::ident::{Uuid, WITHOUT_PREFIX};
+use getgpu_model::{Uuid, WITHOUT_PREFIX};
 
 /// A Jetson Orin gives its GPU a UUID without `GPU-` (pytorch issue 167304), which names
 /// nothing in CUDA_VISIBLE_DEVICES.

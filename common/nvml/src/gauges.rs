@@ -1,7 +1,7 @@
 //! What a GPU does now, for people: how busy, how much power, how warm. A MIG device is
 //! asked about by its GPU, and a GPU in MIG mode does not tell its utilisation.
 
-use getgpu_common::inventory::Gauge;
+use getgpu_model::Gauge;
 use nvml_wrapper::enum_wrappers::device::TemperatureSensor;
 
 use super::session::Session;

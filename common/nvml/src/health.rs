@@ -9,8 +9,7 @@ use nvml_wrapper::structs::device::FieldId;
 use super::fault::{self, Fault, ask};
 use super::raw;
 use super::session::{Place, Session};
-use getgpu_common::health::{Ailment, ComputeMode, Health, of_recovery_action};
-use getgpu_common::inventory::Detail;
+use getgpu_model::{Ailment, ComputeMode, Detail, Health, of_recovery_action};
 
 /// NVML_FI_DEV_GET_GPU_RECOVERY_ACTION (nvml.h 12.9 and 13.3).
 const RECOVERY_ACTION: FieldId = FieldId(230);

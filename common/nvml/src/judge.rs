@@ -1,11 +1,11 @@
 //! The verdict on a device from its witnesses: processes first, memory second. Pure.
 //! What NVML will not tell is unknown, and unknown is never free.
 
-use getgpu_common::nvml_client::rules::{MEMORY_DECIDES, Rules};
+use getgpu_ask::{MEMORY_DECIDES, Rules};
+use getgpu_model::{Memory, Process, Usage};
 
 use super::fault::{Fault, NOT_SUPPORTED};
 use super::processes;
-use getgpu_common::inventory::{Memory, Process, Usage};
 
 const MIB: u64 = 1 << 20;
 /// The most memory of an ignored process that is taken off: a desktop's or an MPS
@@ -98,7 +98,7 @@ fn by_processes(processes: &[Process]) -> Option<Usage> {
 mod tests {
     use super::*;
     use Activity::{Busy, Idle, Unknown};
-    use getgpu_common::inventory::Activity;
+    use getgpu_model::Activity;
 
     const GIB: u64 = 1 << 30;
     const NO: fn() -> bool = || false;

@@ -3,7 +3,7 @@
 
 use std::path::Path;
 
-use getgpu_common::error::{Failure, Kind};
+use getgpu_model::{Failure, Kind};
 use nvml_wrapper::Nvml;
 use nvml_wrapper::error::NvmlError;
 

@@ -6,7 +6,7 @@ use nvml_wrapper::{Device as Handle, Nvml};
 
 use super::fault::{Fault, ask, with_retries};
 use super::raw;
-use getgpu_common::inventory::Memory;
+use getgpu_model::Memory;
 
 /// Total and used, in bytes (nvmlDeviceGetMemoryInfo_v2; drivers before 510 have the
 /// first version only).

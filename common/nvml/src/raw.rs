@@ -12,7 +12,7 @@ use nvml_wrapper::{Device, Nvml};
 
 use super::fault::{FUNCTION_NOT_FOUND, Fault, INSUFFICIENT_SIZE};
 use super::processes::{self, Entry, Layout};
-use getgpu_common::inventory::Memory;
+use getgpu_model::Memory;
 
 /// NVML_DEVICE_UUID_V2_BUFFER_SIZE and NVML_DEVICE_NAME_V2_BUFFER_SIZE
 const TEXT: usize = 96;

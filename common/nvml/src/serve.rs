@@ -5,10 +5,8 @@
 use std::fs::File;
 use std::io::{BufRead, BufReader, Write};
 
-use getgpu_common::error::{Failure, Kind};
-use getgpu_common::inventory::Detail;
-use getgpu_common::nvml_client::rules::Rules;
-use getgpu_common::nvml_client::wire::Request;
+use getgpu_ask::{Request, Rules};
+use getgpu_model::{Detail, Failure, Kind};
 use serde::Serialize;
 
 use super::fault::Fault;

@@ -10,11 +10,8 @@ use nvml_wrapper::{Device as Handle, Nvml};
 use super::answers::{has_mig, is_usable, mig_slots, not_a_uuid, profile_of};
 use super::fault::{self, Fault, ask, with_retries};
 use super::{device_files, memory, raw};
-use getgpu_common::gpu_listing::{GpuListing, Silent};
-use getgpu_common::health::{Ailment, ComputeMode};
-use getgpu_common::ident::Uuid;
-use getgpu_common::inventory::{Detail, Device, Gpu, Memory};
-use getgpu_common::nvml_client::wire::Asked;
+use getgpu_ask::Asked;
+use getgpu_model::{Ailment, ComputeMode, Detail, Device, Gpu, GpuListing, Memory, Silent, Uuid};
 
 /// More MIG devices than this on one GPU are a library gone wrong; the largest GPU has 8
 /// compute instances in 7 instances.

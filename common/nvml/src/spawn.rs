@@ -10,10 +10,9 @@ use std::os::fd::{AsRawFd, OwnedFd};
 
 use nix::unistd::{ForkResult, fork};
 
-use getgpu_common::child::{kill_and_reap, reap};
-use getgpu_common::error::{Failure, Kind, reason};
-use getgpu_common::nvml_client::{Worker, channel};
-use getgpu_common::{descriptors, sys};
+use getgpu_ask::{Worker, nvml_client::channel};
+use getgpu_linux::{descriptors, kill_and_reap, reap, sys};
+use getgpu_model::{Failure, Kind, reason};
 
 /// Forks a process that serves NVML requests.
 pub fn fork_worker() -> Result<Worker, Failure> {

@@ -13,12 +13,9 @@ use super::memory;
 use super::processes::Entry;
 use super::raw::{self, List};
 use super::session::Session;
-use getgpu_common::health::Health;
-use getgpu_common::inventory::{Activity, Detail, Memory, Process, Usage};
-use getgpu_common::mig_profile;
-use getgpu_common::nvml_client::rules::Rules;
-use getgpu_common::nvml_client::wire::Asked;
-use getgpu_common::procfs;
+use getgpu_ask::{Asked, Rules};
+use getgpu_linux::procfs;
+use getgpu_model::{Activity, Detail, Health, Memory, Process, Usage, mig_profile};
 
 /// The device whose use is asked for.
 struct Questioned<'n> {

@@ -6,7 +6,7 @@ mod table;
 
 use std::path::PathBuf;
 
-use getgpu_common::diag::Verbosity;
+use getgpu_model::Verbosity;
 
 use crate::plan::Goal;
 pub use parse::parse;

@@ -4,9 +4,8 @@
 use std::ffi::OsString;
 
 use clap::FromArgMatches;
-use getgpu_common::error::{Failure, Kind};
-use getgpu_common::flags;
-use getgpu_common::help_text::Asked;
+use getgpu_cli::{Asked, flags};
+use getgpu_model::{Failure, Kind};
 
 use super::table::{Doing, GUIDE, PROGRAM, Typed, command};
 use super::{Options, Parsed, Task};

@@ -5,9 +5,7 @@
 use std::path::PathBuf;
 
 use clap::{Command, CommandFactory, Parser, ValueHint};
-use getgpu_common::flags;
-use getgpu_common::help_text::HelpText;
-use getgpu_common::shared_flags::Common;
+use getgpu_cli::{Common, HelpText, flags};
 
 /// The program's name in every message, whatever it was called by.
 pub const PROGRAM: &str = "create-cudawrap";

@@ -10,7 +10,7 @@ use create_cudawrap::inspect::{PathSnapshot, snapshot};
 use create_cudawrap::names::Names;
 use create_cudawrap::plan::{Goal, Plan, plan};
 use create_cudawrap::state::state;
-use getgpu_common::error::Failure;
+use getgpu_model::Failure;
 
 use crate::layouts::{Layout, Thing, X, file, put_cudawrap};
 use crate::path_model::{Found, Snapshot};

@@ -2,7 +2,7 @@
 //! meanwhile is kept.
 
 use create_cudawrap::plan::Goal;
-use getgpu_common::error::Failure;
+use getgpu_model::Failure;
 
 use crate::case::{Case, ground};
 use crate::layouts::{HIDDEN, Layout, TMP, Thing, X};

@@ -6,7 +6,7 @@
 )]
 
 // Copies of this program stand for cudawrap.
-getgpu_common::package_mark!("cudawrap");
+getgpu_linux::package_mark!("cudawrap");
 
 mod case;
 mod concurrent_changes;

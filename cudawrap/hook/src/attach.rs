@@ -6,14 +6,13 @@ use std::ffi::{CStr, CString};
 use std::path::Path;
 use std::sync::atomic::{AtomicBool, Ordering};
 
-use getgpu_common::descriptors::{highest, keep_open, lowest};
-use getgpu_common::diag::Diag;
-use getgpu_common::error::{Failure, Kind};
-use getgpu_common::hook;
-use getgpu_common::procfs;
-use getgpu_common::resolve_program::program_name;
-use getgpu_common::settings::{AutoNone, Environment, Loaded, Settings, env_flags, matches};
-use getgpu_common::{exit, sys};
+use getgpu_auto::hook;
+use getgpu_linux::{
+    descriptors::{highest, keep_open, lowest},
+    procfs, program_name, sys,
+};
+use getgpu_model::{Diag, Failure, Kind, exit};
+use getgpu_settings::{AutoNone, Environment, Loaded, Settings, env_flags, matches};
 
 use crate::gate::Outcome;
 use crate::{thread, whereabouts, worker};

@@ -15,9 +15,8 @@ mod worker;
 
 use std::panic::catch_unwind;
 
-use getgpu_common::diag::{Diag, Verbosity};
-use getgpu_common::error::{Failure, Kind};
-use getgpu_common::settings::AutoNone;
+use getgpu_model::{Diag, Failure, Kind, Verbosity};
+use getgpu_settings::AutoNone;
 
 /// What the driver calls (Nsight and CUPTI tools export the same). 1: all is well. Any
 /// other answer changes nothing for the program.

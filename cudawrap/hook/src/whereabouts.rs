@@ -6,8 +6,8 @@ use std::ffi::{CStr, OsStr};
 use std::os::unix::ffi::OsStrExt;
 use std::path::{Path, PathBuf};
 
-use getgpu_common::installed::can_run;
-use getgpu_common::settings::Settings;
+use getgpu_linux::can_run;
+use getgpu_settings::Settings;
 
 /// Whether what this process starts is in another pid namespace than itself: after
 /// unshare(2) or setns(2). The second link is dangling while that namespace is new.

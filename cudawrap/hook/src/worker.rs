@@ -7,13 +7,10 @@ use std::os::fd::{AsFd, AsRawFd, OwnedFd};
 use std::path::Path;
 use std::time::{Duration, Instant};
 
-use getgpu_common::error::{Failure, Kind, reason};
-use getgpu_common::hook::{self, Message};
-use getgpu_common::nvml_client;
-use getgpu_common::poll;
-use getgpu_common::procfs::fdinfo;
-use getgpu_common::sys;
-use getgpu_common::unseen_child::{self, Plan};
+use getgpu_ask::nvml_client;
+use getgpu_auto::{Message, hook};
+use getgpu_linux::{Plan, poll, procfs::fdinfo, sys, unseen_child};
+use getgpu_model::{Failure, Kind, reason};
 use nix::errno::Errno;
 use nix::poll::{PollFd, PollFlags};
 use nix::sys::socket::{MsgFlags, recv};

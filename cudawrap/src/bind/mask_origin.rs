@@ -4,8 +4,8 @@
 
 use std::path::Path;
 
-use getgpu_common::cpus::{CpuSet, mask};
-use getgpu_common::sys;
+use getgpu_linux::sys;
+use getgpu_model::{CpuSet, cpus::mask};
 
 /// What cudawrap bound a program to, for one inside it: a list of CPUs as cpuset(7) has it.
 pub const BOUND: &str = "CUDAWRAP_BOUND";

@@ -14,13 +14,9 @@ mod topology;
 
 use std::path::Path;
 
-use getgpu_common::cpus::{CpuSet, mask};
-use getgpu_common::error::reason;
-use getgpu_common::ident::Uuid;
-use getgpu_common::inventory::Device;
-use getgpu_common::lock::Units;
-use getgpu_common::request::Request;
-use getgpu_common::settings::Settings;
+use getgpu_choose::Request;
+use getgpu_model::{CpuSet, Device, Units, Uuid, cpus::mask, reason};
+use getgpu_settings::Settings;
 
 use crate::call::Call;
 use crate::handover::LaunchSpec;

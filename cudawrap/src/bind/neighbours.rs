@@ -2,8 +2,7 @@
 //! them too: they are divided, so that programs on neighbouring devices do not meet on
 //! one core while another is idle. Pure.
 
-use getgpu_common::cpus::{CpuSet, overlap};
-use getgpu_common::ident::Uuid;
+use getgpu_model::{CpuSet, Uuid, overlap};
 
 /// Cores of a device.
 #[derive(Clone, Debug, PartialEq, Eq)]

@@ -8,8 +8,7 @@
 
 use std::ops::Range as Run;
 
-use getgpu_common::cpus::CpuSet;
-use getgpu_common::lock::Units;
+use getgpu_model::{CpuSet, Units};
 
 /// The CPUs of the cores that belong to `units`, where all `cores` together belong to
 /// `all` of them. Empty if there are no cores.
@@ -78,8 +77,9 @@ fn units_below(unit: i64, all: &Units) -> i64 {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use getgpu_common::cpus::overlap;
-    use getgpu_common::lock::{Range, UNITS};
+    use getgpu_linux::Range;
+    use getgpu_model::UNITS;
+    use getgpu_model::overlap;
 
     /// Cores with two threads each, numbered as most machines do.
     fn cores(count: usize) -> Vec<CpuSet> {

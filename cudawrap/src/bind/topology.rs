@@ -4,7 +4,7 @@
 
 use std::path::Path;
 
-use getgpu_common::cpus::CpuSet;
+use getgpu_model::CpuSet;
 
 /// The cores of `cpus`, each with those of its threads that are in `cpus`: package by
 /// package, then by the lowest number.
@@ -118,7 +118,7 @@ mod tests {
 
     #[test]
     fn this_machine_has_each_of_its_cpus_in_one_core() {
-        let mask = getgpu_common::cpus::mask::of_process(0).unwrap();
+        let mask = getgpu_model::cpus::mask::of_process(0).unwrap();
         let cores = cores(Path::new(super::super::CPUS), &mask);
         assert_eq!(cores.iter().map(CpuSet::count).sum::<usize>(), mask.count());
         let all = cores.iter().flat_map(CpuSet::iter).collect::<CpuSet>();

@@ -6,8 +6,9 @@ use std::io;
 use std::os::fd::OwnedFd;
 use std::time::{Duration, Instant};
 
-use getgpu_common::error::{Failure, Kind};
-use getgpu_common::lock::{OfdLock, Range};
+use getgpu_linux::Range;
+use getgpu_lock::OfdLock;
+use getgpu_model::{Failure, Kind};
 
 use super::daemon::{self, Control};
 use super::directory::{CLIENTS, KEEPER, MUTEX, MpsDirectory, cannot};
@@ -81,6 +82,6 @@ fn busy(control: &Control) -> Failure {
 /// description.
 pub fn wait_for(directory: &MpsDirectory, range: Range) -> io::Result<OfdLock> {
     let description = directory.open()?;
-    while !description.wait_for(range, getgpu_common::lock::Held::Tentative)? {}
+    while !description.wait_for(range, getgpu_lock::Held::Tentative)? {}
     Ok(description)
 }

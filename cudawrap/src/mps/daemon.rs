@@ -12,11 +12,8 @@ use std::path::{Path, PathBuf};
 use std::process::{Command, ExitStatus, Stdio};
 use std::time::{Duration, Instant};
 
-use getgpu_common::error::{Failure, Kind, reason};
-use getgpu_common::ident::Uuid;
-use getgpu_common::installed::can_run;
-use getgpu_common::sys;
-use getgpu_common::unseen_child::absolute_entries;
+use getgpu_linux::{can_run, sys, unseen_child::absolute_entries};
+use getgpu_model::{Failure, Kind, Uuid, reason};
 use nix::errno::Errno;
 use nix::sys::socket::{AddressFamily, SockFlag, SockType, UnixAddr, connect, socket};
 

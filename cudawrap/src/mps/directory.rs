@@ -10,13 +10,9 @@ use std::os::fd::OwnedFd;
 use std::os::unix::fs::{DirBuilderExt, MetadataExt, OpenOptionsExt, PermissionsExt};
 use std::path::{Path, PathBuf};
 
-use getgpu_common::descriptors::above_standard;
-use getgpu_common::error::{Failure, Kind, reason};
-use getgpu_common::ident::Uuid;
-use getgpu_common::lock::{OfdLock, Range, layout};
-use getgpu_common::procfs::namespaces;
-use getgpu_common::resolve_program::identity;
-use getgpu_common::sys;
+use getgpu_linux::{Range, descriptors::above_standard, identity, procfs::namespaces, sys};
+use getgpu_lock::{OfdLock, layout};
+use getgpu_model::{Failure, Kind, Uuid, reason};
 use nix::libc;
 
 /// Held while a daemon is looked for, started or ended.

@@ -14,10 +14,9 @@ pub mod start;
 pub mod supervisor;
 mod variables;
 
-use getgpu_common::error::{Failure, Kind};
-use getgpu_common::inventory::{Detail, Device};
-use getgpu_common::request::Request;
-use getgpu_common::settings::Settings;
+use getgpu_choose::Request;
+use getgpu_model::{Detail, Device, Failure, Kind};
+use getgpu_settings::Settings;
 
 use crate::call::{Call, Origin};
 use crate::handover::LaunchSpec;
@@ -51,7 +50,7 @@ pub fn join(call: &Call<'_>, ready: &mut LaunchSpec, devices: &[Device]) -> Resu
     let uuid = &device.uuid;
     let control = daemon::Control::find(
         uuid,
-        std::env::var_os("PATH").filter(|_| !getgpu_common::sys::secure_execution()),
+        std::env::var_os("PATH").filter(|_| !getgpu_linux::sys::secure_execution()),
     )?;
     let memory = match memory(device, settings) {
         Err(failure) if !typed => {

@@ -7,9 +7,9 @@ use std::os::unix::ffi::OsStrExt;
 use std::os::unix::net::UnixStream;
 use std::time::Duration;
 
-use getgpu_common::detached;
-use getgpu_common::error::{Failure, Kind, reason};
-use getgpu_common::lock::OfdLock;
+use getgpu_linux::detached;
+use getgpu_lock::OfdLock;
+use getgpu_model::{Failure, Kind, reason};
 
 use super::daemon::Control;
 use super::directory::MpsDirectory;

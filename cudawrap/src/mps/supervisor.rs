@@ -5,9 +5,8 @@
 use std::ffi::OsString;
 use std::os::fd::AsFd;
 
-use getgpu_common::detached::{LOCK_FD, STARTER_FD};
-use getgpu_common::lock::OfdLock;
-use getgpu_common::sys;
+use getgpu_linux::{LOCK_FD, STARTER_FD, sys};
+use getgpu_lock::OfdLock;
 use nix::fcntl::{FcntlArg, FdFlag, fcntl};
 
 use super::client::wait_for;

@@ -1,7 +1,7 @@
 //! The variables of an MPS client: which daemon, how much of the device's processors, how
 //! much of its memory. Pure. (NVIDIA Multi-Process Service, "Environment Variables".)
 
-use getgpu_common::ident::Uuid;
+use getgpu_model::Uuid;
 
 use super::directory::MpsDirectory;
 

@@ -6,7 +6,7 @@ mod parse;
 mod table;
 mod variables;
 
-use getgpu_common::overrides::Overrides;
+use getgpu_cli::Overrides;
 
 use table::Typed;
 

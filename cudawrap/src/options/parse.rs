@@ -4,11 +4,8 @@
 use std::ffi::OsString;
 
 use clap::FromArgMatches;
-use getgpu_common::error::{Failure, Kind};
-use getgpu_common::flags;
-use getgpu_common::help_text::Asked;
-use getgpu_common::overrides::Overrides;
-use getgpu_common::quantity;
+use getgpu_cli::{Asked, Overrides, flags};
+use getgpu_model::{Failure, Kind, quantity};
 
 use super::table::{GUIDE, Typed, command};
 use super::{Options, Wanted};

@@ -5,9 +5,7 @@
 use std::ffi::OsString;
 
 use clap::{Command, CommandFactory, Parser, ValueHint};
-use getgpu_common::flags;
-use getgpu_common::help_text::HelpText;
-use getgpu_common::shared_flags::{Choosing, Common, SHARE, Said, one};
+use getgpu_cli::{Choosing, Common, HelpText, SHARE, Said, flags, one};
 
 /// What was typed.
 #[derive(Parser, Clone, Debug)]

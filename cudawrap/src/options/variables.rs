@@ -1,13 +1,10 @@
 //! The CUDAWRAP_* variables, which stand for options under a link, where there are none.
 //! Under secure execution (setuid, file capabilities) none is believed.
 
-use getgpu_common::error::Failure;
-use getgpu_common::overrides::{Overrides, variable};
-use getgpu_common::resolve_program::PREFIX;
-use getgpu_common::settings::{Loaded, env_flags};
-use getgpu_common::shared_flags::Choosing;
-use getgpu_common::similar::similar;
-use getgpu_common::sys;
+use getgpu_cli::{Choosing, Overrides, variable};
+use getgpu_linux::{PREFIX, sys};
+use getgpu_model::{Failure, similar};
+use getgpu_settings::{Loaded, env_flags};
 
 use super::table::Running;
 use crate::bind::mask_origin::BOUND;

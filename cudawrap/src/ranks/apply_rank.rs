@@ -1,16 +1,11 @@
 //! What it changes of a request that this process is a rank, and that a program is to see
 //! more than its own device, once the devices that it may choose from are known.
 
-use getgpu_common::cpus::mask;
-use getgpu_common::diag::Diag;
-use getgpu_common::error::{Failure, Kind};
-use getgpu_common::ident::Uuid;
-use getgpu_common::inventory::{Device, Inventory};
-use getgpu_common::nearest::Nearest;
-use getgpu_common::request::Request;
-use getgpu_common::settings::{Settings, Shown};
-use getgpu_common::share::Share;
-use getgpu_common::visible::Visible;
+use getgpu_choose::Request;
+use getgpu_model::{
+    Device, Diag, Failure, Inventory, Kind, Nearest, Share, Uuid, Visible, cpus::mask,
+};
+use getgpu_settings::{Settings, Shown};
 
 use super::waiting::{self, Granted};
 use super::{LAUNCHERS, Rank, distribution, launchers};

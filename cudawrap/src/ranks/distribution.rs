@@ -2,7 +2,7 @@
 //! the counts are uneven. Pure arithmetic; who gets which device in the end is
 //! decided by leases.
 
-use getgpu_common::share::Share;
+use getgpu_model::Share;
 
 use super::Rank;
 

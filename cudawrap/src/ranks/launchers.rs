@@ -2,10 +2,9 @@
 //! tells the innermost of nested launchers, and what belongs to this rank alone: whatever
 //! was reserved or leased below it.
 
-use getgpu_common::lock::ownership_proof::HolderProcess;
-use getgpu_common::lock::{LockFile, ownership_proof};
-use getgpu_common::ownership::{Basis, Cover};
-use getgpu_common::procfs::{Stat, ancestry};
+use getgpu_choose::{Basis, Cover};
+use getgpu_linux::{Stat, procfs::ancestry};
+use getgpu_lock::{HolderProcess, LockFile, ownership_proof};
 
 use super::LAUNCHERS;
 
@@ -62,7 +61,7 @@ pub fn is_ours_alone(lock_file: &LockFile, cover: &Cover) -> bool {
     }
 }
 
-fn units_overlap(one: &getgpu_common::lock::Units, other: &getgpu_common::lock::Units) -> bool {
+fn units_overlap(one: &getgpu_model::Units, other: &getgpu_model::Units) -> bool {
     one.difference(other) != *one
 }
 

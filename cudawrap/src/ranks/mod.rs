@@ -11,7 +11,7 @@ pub mod launchers;
 pub mod slurm;
 pub mod waiting;
 
-use getgpu_common::error::{Failure, Kind};
+use getgpu_model::{Failure, Kind};
 
 /// One rank of a parallel program on this node.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -200,7 +200,7 @@ fn number(get: Get<'_>, name: &str) -> Result<Option<usize>, Failure> {
         return Ok(None);
     };
     text.trim().parse().map(Some).map_err(|_| {
-        let shown = getgpu_common::diag::printable(&text);
+        let shown = getgpu_model::diag::printable(&text);
         Failure::new(
             Kind::Usage,
             format!("{name}={shown}: not the number of a rank"),

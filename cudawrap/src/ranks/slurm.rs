@@ -2,7 +2,7 @@
 //! inside a step: a batch script, and whatever it starts by other means than srun, has
 //! SLURM_LOCALID=0 without being a rank.
 
-use getgpu_common::error::Failure;
+use getgpu_model::Failure;
 
 use super::{Get, Rank, number};
 

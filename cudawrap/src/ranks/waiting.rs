@@ -4,13 +4,10 @@
 
 use std::borrow::Cow;
 
-use getgpu_common::error::{Failure, Kind};
-use getgpu_common::inventory::Device;
-use getgpu_common::lock::UNITS;
-use getgpu_common::request::Request;
-use getgpu_common::resolve_program::program_name;
-use getgpu_common::settings::{Settings, Wait};
-use getgpu_common::share::Share;
+use getgpu_choose::Request;
+use getgpu_linux::program_name;
+use getgpu_model::{Device, Failure, Kind, Share, UNITS};
+use getgpu_settings::{Settings, Wait};
 
 use super::{Rank, launchers};
 use crate::call::{Call, Origin};
@@ -136,7 +133,7 @@ pub fn hint(call: &Call<'_>, rank: &Rank, pool: usize, granted: Granted) -> Stri
 #[cfg(test)]
 mod tests {
     use super::*;
-    use getgpu_common::ident::Uuid;
+    use getgpu_model::Uuid;
 
     #[test]
     fn devices_serve_as_many_ranks_as_have_room() {

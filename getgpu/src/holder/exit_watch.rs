@@ -4,8 +4,7 @@
 use std::os::fd::{AsFd, OwnedFd};
 use std::time::{Duration, Instant};
 
-use getgpu_common::poll;
-use getgpu_common::procfs::Stat;
+use getgpu_linux::{Stat, poll};
 use nix::poll::{PollFd, PollFlags};
 use rustix::process::{Pid, PidfdFlags, pidfd_open};
 

@@ -3,10 +3,9 @@
 
 use std::os::fd::{AsFd, OwnedFd};
 
-use getgpu_common::ident::Uuid;
-use getgpu_common::lock::holder_args::HolderArgs;
-use getgpu_common::lock::{OfdLock, Span, Units};
-use getgpu_common::procfs::fdinfo;
+use getgpu_linux::procfs::fdinfo;
+use getgpu_lock::{HolderArgs, OfdLock, Span};
+use getgpu_model::{Units, Uuid};
 
 /// The confirmed reservation of some devices.
 pub struct HeldLock<'a> {

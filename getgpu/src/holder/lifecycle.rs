@@ -6,12 +6,13 @@ use std::fs::File;
 use std::io::{Read, Write};
 use std::time::{Duration, Instant};
 
-use getgpu_common::detached;
-use getgpu_common::lock::claim::sign;
-use getgpu_common::lock::holder_args::{HolderArgs, Until};
-use getgpu_common::lock::{OfdLock, Side, Span, ownership_proof};
-use getgpu_common::procfs::{Stat, file, namespaces};
-use getgpu_common::{sys, syslog};
+use getgpu_choose::syslog;
+use getgpu_linux::{
+    Stat, detached,
+    procfs::{file, namespaces},
+    sys,
+};
+use getgpu_lock::{HolderArgs, OfdLock, Side, Span, Until, claim::sign, ownership_proof};
 
 use super::backoff;
 use super::exit_watch::Watch;

@@ -16,7 +16,7 @@ pub use start::{Started, start};
 
 use std::ffi::OsString;
 
-use getgpu_common::lock::holder_args::HolderArgs;
+use getgpu_lock::HolderArgs;
 
 /// The holder's main, `getgpu --holder ...`. It finds the lock on descriptor 3 and its
 /// starter on descriptor 4.

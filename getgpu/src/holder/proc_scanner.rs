@@ -6,11 +6,12 @@ use std::collections::HashSet;
 use std::path::Path;
 use std::time::{Duration, Instant};
 
-use getgpu_common::lock::holder_args::HolderArgs;
-use getgpu_common::lock::ownership_proof::{HOLDER_NAME, HolderProcess};
-use getgpu_common::procfs::process_memory::{self, Secret};
-use getgpu_common::procfs::{self, Stat, file};
-use getgpu_common::sys;
+use getgpu_linux::{
+    Secret, Stat,
+    procfs::{self, file, process_memory},
+    sys,
+};
+use getgpu_lock::{HOLDER_NAME, HolderArgs, HolderProcess};
 
 use super::held_lock::HeldLock;
 use super::process_match::{EnvMatch, Evidence, Found, View, counts, find, key, match_value};
@@ -320,7 +321,7 @@ pub fn children(pid: i32) -> Vec<i32> {
 mod tests {
     use std::process::Command;
 
-    use getgpu_common::lock::OfdLock;
+    use getgpu_lock::OfdLock;
 
     use super::*;
 

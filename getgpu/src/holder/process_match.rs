@@ -5,10 +5,9 @@
 use std::collections::{HashMap, HashSet};
 use std::time::Duration;
 
-use getgpu_common::ident::{Selector, Uuid};
-use getgpu_common::lock::holder_args::HolderArgs;
-use getgpu_common::lock::ownership_proof::HOLDER_NAME;
-use getgpu_common::procfs::Stat;
+use getgpu_linux::Stat;
+use getgpu_lock::{HOLDER_NAME, HolderArgs};
+use getgpu_model::{Selector, Uuid};
 
 /// Names of processes that never count.
 const NEVER: [&str; 2] = ["create-cudawrap", HOLDER_NAME];

@@ -2,7 +2,7 @@
 //! read several times in a millisecond: a program that exits within one, such as
 //! printenv, would otherwise never be seen, and its device would stay reserved.
 
-use getgpu_common::procfs::Stat;
+use getgpu_linux::Stat;
 
 use super::proc_scanner::children;
 

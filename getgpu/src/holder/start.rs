@@ -9,11 +9,9 @@ use std::io::{Read, Write};
 use std::os::fd::AsRawFd;
 use std::time::{Duration, Instant};
 
-use getgpu_common::detached::{self, User};
-use getgpu_common::error::{Failure, Kind, reason};
-use getgpu_common::lock::OfdLock;
-use getgpu_common::lock::holder_args::{HolderArgs, OPTION};
-use getgpu_common::poll;
+use getgpu_linux::{User, detached, poll};
+use getgpu_lock::{HolderArgs, OPTION, OfdLock};
+use getgpu_model::{Failure, Kind, reason};
 use nix::sys::socket::{Shutdown, shutdown};
 
 /// The word that the reservation is the holder's.

@@ -3,11 +3,8 @@
 
 use std::time::Duration;
 
-use getgpu_common::health::Health;
-use getgpu_common::inventory::Gauge;
-use getgpu_common::job::Job;
-use getgpu_common::lock::holders::Holder;
-use getgpu_common::quantity::brief;
+use getgpu_lock::Holder;
+use getgpu_model::{Gauge, Health, Job, quantity::brief};
 
 use super::rows::{Process, Row, State};
 use super::style::Style;

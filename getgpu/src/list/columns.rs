@@ -1,8 +1,8 @@
 //! The columns of the listing, one entry each: the heading and the text for people, the
 //! name and the value in CSV.
 
-use getgpu_common::inventory::Gauge;
-use getgpu_common::lock::holders::Holder;
+use getgpu_lock::Holder;
+use getgpu_model::Gauge;
 
 use super::cells::Line;
 use super::rows::{Process, Row};

@@ -2,14 +2,10 @@
 //! programs would find room. Nothing is taken, so by the time it is read it may be
 //! different.
 
-use getgpu_common::choice::device_claim;
-use getgpu_common::diag::show;
-use getgpu_common::error::{Failure, Kind};
-use getgpu_common::inventory::{Activity, Detail, Device};
-use getgpu_common::lock::{LockFile, Occupancy, OfdLock, Span};
-use getgpu_common::node::Node;
-use getgpu_common::pool::Portion;
-use getgpu_common::request::Request;
+use getgpu_ask::Node;
+use getgpu_choose::{Portion, Request, choice::device_claim};
+use getgpu_lock::{LockFile, Occupancy, OfdLock, Span};
+use getgpu_model::{Activity, Detail, Device, Failure, Kind, diag::show};
 
 /// Prints the number: 0 also where there is a driver and no GPU.
 pub fn free(

@@ -2,8 +2,7 @@
 //! device. Several holders of a device stand in one field with semicolons between. Bytes
 //! and Unix seconds; an empty field where something is not known.
 
-use getgpu_common::diag::printable;
-use getgpu_common::inventory::Gauge;
+use getgpu_model::{Gauge, diag::printable};
 
 use super::columns::{COLUMNS, Csv};
 use super::rows::Row;

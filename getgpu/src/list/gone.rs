@@ -3,13 +3,15 @@
 //! before the GPU is in order again. Only processes that may be read are found: one's own,
 //! and to root all.
 
-use getgpu_common::ident::Uuid;
-use getgpu_common::inventory::Inventory;
-use getgpu_common::lock::ownership_proof::{HOLDER_NAME, HolderProcess, locks_of, shown_in};
-use getgpu_common::lock::{LockFile, Span};
-use getgpu_common::procfs::{self, Stat, process_memory};
-use getgpu_common::reader_child::CommandLines;
-use getgpu_common::visible::Visible;
+use getgpu_linux::{
+    CommandLines, Stat,
+    procfs::{self, process_memory},
+};
+use getgpu_lock::{
+    HOLDER_NAME, HolderProcess, LockFile, Span,
+    ownership_proof::{locks_of, shown_in},
+};
+use getgpu_model::{Inventory, Uuid, Visible};
 
 /// A line for each holder of a device that is not in the inventory.
 pub fn lines(lock_file: &LockFile, inventory: &Inventory) -> Vec<String> {

@@ -18,19 +18,14 @@ mod width;
 
 use std::time::Duration;
 
-use getgpu_common::diag::{self, Verbosity};
-use getgpu_common::error::{Failure, Kind};
-use getgpu_common::ident::Uuid;
-use getgpu_common::index_order::IndexOrder;
-use getgpu_common::inventory::{Detail, Device, Gauge, Inventory};
-use getgpu_common::lock::holders::{self, Holdings};
-use getgpu_common::lock::{LockFile, OfdLock, Range, Span, claimers, host_sharing, layout};
-use getgpu_common::node::Node;
-use getgpu_common::pool::Outside;
-use getgpu_common::quantity::counted;
-use getgpu_common::queue::queued::{Queued, queued};
-use getgpu_common::request::Request;
-use getgpu_common::settings::allowed;
+use getgpu_ask::Node;
+use getgpu_choose::{IndexOrder, Outside, Queued, Request, queued};
+use getgpu_linux::Range;
+use getgpu_lock::{Holdings, LockFile, OfdLock, Span, claimers, holders, host_sharing, layout};
+use getgpu_model::{
+    Detail, Device, Failure, Gauge, Inventory, Kind, Uuid, Verbosity, diag, quantity::counted,
+};
+use getgpu_settings::allowed;
 
 use crate::options::{Format, Options};
 use style::Style;
@@ -233,7 +228,7 @@ impl Listing {
             problems: Vec::new(),
             lock: lock_file.path.display().to_string(),
             lock_shared: host_sharing::with_host(lock_file),
-            waiting: getgpu_common::queue::waiting(probe, None)?,
+            waiting: getgpu_choose::queue::waiting(probe, None)?,
             queue: queued(probe)?,
         })
     }

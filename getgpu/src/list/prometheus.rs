@@ -7,7 +7,7 @@ use std::fmt::Write;
 use std::path::Path;
 
 use clap::ValueEnum;
-use getgpu_common::quantity::unix_seconds;
+use getgpu_model::quantity::unix_seconds;
 
 use super::Listing;
 use super::rows::{Row, State};

@@ -4,13 +4,14 @@
 
 use std::time::Duration;
 
-use getgpu_common::diag::{printable, show as print};
-use getgpu_common::error::Failure;
-use getgpu_common::lock::LockFile;
-use getgpu_common::node::Node;
-use getgpu_common::quantity::{brief, unix_seconds};
-use getgpu_common::queue::queued::{Queued, queued};
-use getgpu_common::request::Request;
+use getgpu_ask::Node;
+use getgpu_choose::{Queued, Request, queued};
+use getgpu_lock::LockFile;
+use getgpu_model::{
+    Failure,
+    diag::{printable, show as print},
+    quantity::{brief, unix_seconds},
+};
 
 use super::rows::Row;
 use super::width::{padded, width};

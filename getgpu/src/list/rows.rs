@@ -2,14 +2,12 @@
 //! behind it. Pure but for the names of users.
 
 use clap::ValueEnum;
-use getgpu_common::gpu_listing::Silent;
-use getgpu_common::health::{Ailment, ComputeMode};
-use getgpu_common::index_order::IndexOrder;
-use getgpu_common::inventory::{Activity, Device, Gauge, Gpu, Inventory, Usage};
-use getgpu_common::lock::UNITS;
-use getgpu_common::lock::holders::{self, Holder, Holdings};
-use getgpu_common::pool::Outside;
-use getgpu_common::procfs;
+use getgpu_choose::{IndexOrder, Outside};
+use getgpu_linux::procfs;
+use getgpu_lock::{Holder, Holdings, holders};
+use getgpu_model::{
+    Activity, Ailment, ComputeMode, Device, Gauge, Gpu, Inventory, Silent, UNITS, Usage,
+};
 use serde::Serialize;
 
 use crate::options::Only;
@@ -209,7 +207,7 @@ fn state(held: &Holdings, activity: Activity) -> State {
     }
 }
 
-fn process(process: &getgpu_common::inventory::Process) -> Process {
+fn process(process: &getgpu_model::Process) -> Process {
     Process {
         pid: process.pid,
         user: procfs::euid(process.pid as i32).map(procfs::user_name),

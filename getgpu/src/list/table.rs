@@ -2,9 +2,7 @@
 //! GPU, or in a pipe and a file a line for each device. Pure text; control characters are
 //! shown, not sent.
 
-use getgpu_common::diag::printable;
-use getgpu_common::inventory::Gauge;
-use getgpu_common::quantity::unix_seconds;
+use getgpu_model::{Gauge, diag::printable, quantity::unix_seconds};
 
 use super::cells::Line;
 use super::columns::{COLUMNS, When};

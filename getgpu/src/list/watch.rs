@@ -12,9 +12,8 @@ use crossterm::terminal::{
     enable_raw_mode,
 };
 use crossterm::{execute, queue};
-use getgpu_common::error::{Failure, Kind, reason};
-use getgpu_common::quantity;
-use getgpu_common::reader_child::ReaderChild;
+use getgpu_linux::ReaderChild;
+use getgpu_model::{Failure, Kind, quantity, reason};
 
 use super::width::cut;
 

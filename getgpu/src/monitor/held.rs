@@ -5,15 +5,10 @@
 use std::collections::{BTreeMap, BTreeSet};
 use std::time::Duration;
 
-use getgpu_common::error::Failure;
-use getgpu_common::ident::Uuid;
-use getgpu_common::job::Job;
-use getgpu_common::lock::holders::{self, Holder};
-use getgpu_common::lock::ownership_proof::HolderProcess;
-use getgpu_common::lock::{LockFile, OfdLock, Side, Span, layout};
-use getgpu_common::procfs::Stat;
-use getgpu_common::sys;
-use getgpu_common::syslog::{self, Record};
+use getgpu_choose::{Record, syslog};
+use getgpu_linux::{Stat, sys};
+use getgpu_lock::{Holder, HolderProcess, LockFile, OfdLock, Side, Span, holders, layout};
+use getgpu_model::{Failure, Job, Uuid};
 
 use super::spell::Spell;
 

@@ -4,13 +4,10 @@
 
 use std::time::{Duration, Instant};
 
-use getgpu_common::error::Failure;
-use getgpu_common::ident::Uuid;
-use getgpu_common::inventory::{Activity, Detail, Inventory};
-use getgpu_common::lock::holder_args::Until;
-use getgpu_common::node::Node;
-use getgpu_common::settings::Settings;
-use getgpu_common::settings::value_types::IdleAction;
+use getgpu_ask::Node;
+use getgpu_lock::Until;
+use getgpu_model::{Activity, Detail, Failure, Inventory, Uuid};
+use getgpu_settings::{IdleAction, Settings};
 
 use super::held::{Held, HeldDevices};
 use super::notice::{self, What};

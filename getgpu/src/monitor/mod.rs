@@ -15,15 +15,11 @@ use std::os::unix::fs::{OpenOptionsExt, PermissionsExt};
 use std::path::{Path, PathBuf};
 use std::time::{Duration, Instant};
 
-use getgpu_common::diag::Diag;
-use getgpu_common::error::{Failure, Kind, reason};
-use getgpu_common::ident::Uuid;
-use getgpu_common::inventory::{Detail, Inventory};
-use getgpu_common::lock::{LockFile, OfdLock, Range};
-use getgpu_common::node_lock::find_lock_file;
-use getgpu_common::procfs::namespaces;
-use getgpu_common::request::Request;
-use getgpu_common::settings::{Environment, Loaded, Log, Settings};
+use getgpu_choose::{Request, find_lock_file};
+use getgpu_linux::{Range, procfs::namespaces};
+use getgpu_lock::{LockFile, OfdLock};
+use getgpu_model::{Detail, Diag, Failure, Inventory, Kind, Uuid, reason};
+use getgpu_settings::{Environment, Loaded, Log, Settings};
 
 use crate::invocation::node;
 use crate::list::{self, Watched};

@@ -6,10 +6,9 @@ use std::io::Write;
 use std::os::unix::fs::{MetadataExt, OpenOptionsExt};
 use std::time::Duration;
 
-use getgpu_common::ident::Uuid;
-use getgpu_common::procfs::Stat;
-use getgpu_common::quantity::brief;
-use getgpu_common::syslog;
+use getgpu_choose::syslog;
+use getgpu_linux::Stat;
+use getgpu_model::{Uuid, quantity::brief};
 
 use super::held::Held;
 

@@ -5,7 +5,7 @@
 use std::collections::{BTreeMap, VecDeque};
 use std::time::{Duration, Instant};
 
-use getgpu_common::ident::Uuid;
+use getgpu_model::Uuid;
 
 /// How far back is looked.
 const WINDOW: Duration = Duration::from_secs(600);

@@ -3,7 +3,7 @@
 
 use std::time::{Duration, Instant};
 
-use getgpu_common::quantity::unix_seconds;
+use getgpu_model::quantity::unix_seconds;
 
 /// The part of the limit after which a warning is due.
 const WARN_AT: f64 = 0.8;

@@ -8,8 +8,8 @@ use std::os::unix::fs::PermissionsExt;
 use std::path::PathBuf;
 use std::time::{Duration, SystemTime};
 
-use getgpu_common::ident::Uuid;
-use getgpu_common::lock::LockFile;
+use getgpu_lock::LockFile;
+use getgpu_model::Uuid;
 
 /// A monitor writes the file once a minute; one that is older was left by a monitor that has
 /// exited.

@@ -1,7 +1,7 @@
 //! What a user meant who typed a word where only an INDEX can stand: an option without
 //! its dashes, another program's subcommand, or a program to be run.
 
-use getgpu_common::installed::can_run;
+use getgpu_linux::can_run;
 
 use super::table::command;
 

@@ -9,11 +9,9 @@ mod table;
 use std::path::PathBuf;
 use std::time::Duration;
 
-use getgpu_common::diag::Verbosity;
-use getgpu_common::error::{Failure, Kind};
-use getgpu_common::inventory::Gauge;
-use getgpu_common::lock::holder_args::Role;
-use getgpu_common::overrides::Overrides;
+use getgpu_cli::Overrides;
+use getgpu_lock::Role;
+use getgpu_model::{Failure, Gauge, Kind, Verbosity};
 
 pub use parse::parse;
 pub use table::{Color, Format, Hook};

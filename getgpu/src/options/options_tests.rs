@@ -1,6 +1,6 @@
 use std::ffi::OsString;
 
-use getgpu_common::error::Failure;
+use getgpu_model::Failure;
 
 use super::*;
 

@@ -7,11 +7,9 @@ use std::time::Duration;
 
 use clap::parser::ValueSource;
 use clap::{Arg, ArgMatches, FromArgMatches};
-use getgpu_common::error::Failure;
-use getgpu_common::flags;
-use getgpu_common::help_text::Asked;
-use getgpu_common::lock::holder_args::Role;
-use getgpu_common::overrides::Overrides;
+use getgpu_cli::{Asked, Overrides, flags};
+use getgpu_lock::Role;
+use getgpu_model::Failure;
 
 use super::table::{Format, GUIDE, Looking, Typed, command, exclusion};
 use super::{Action, Keep, Only, Options, meant, usage};

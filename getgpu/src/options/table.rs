@@ -8,12 +8,8 @@ use std::time::Duration;
 use clap::builder::NonEmptyStringValueParser;
 use clap::parser::ValueSource;
 use clap::{ArgMatches, Command, CommandFactory, Parser, ValueEnum};
-use getgpu_common::diag::printable;
-use getgpu_common::flags;
-use getgpu_common::help_text::HelpText;
-use getgpu_common::inventory::Gauge;
-use getgpu_common::quantity;
-use getgpu_common::shared_flags::{Choosing, Common};
+use getgpu_cli::{Choosing, Common, HelpText, flags};
+use getgpu_model::{Gauge, diag::printable, quantity};
 
 /// How an answer or a listing is printed.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]

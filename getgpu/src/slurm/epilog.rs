@@ -1,7 +1,7 @@
 //! The Epilog: gives up what the prolog reserved for a job, and removes the job's mark.
 //! It may run twice, or without a prolog before it.
 
-use getgpu_common::error::Failure;
+use getgpu_model::Failure;
 
 use super::{Context, job_number, mark, tell};
 use crate::release;

@@ -2,14 +2,10 @@
 //! gives them to no other, and the task keeps them all. CUDA_VISIBLE_DEVICES stays as
 //! Slurm has set it; where Slurm has not, it names the grant from now on.
 
-use getgpu_common::error::{Failure, Kind};
-use getgpu_common::ident::Uuid;
-
-use getgpu_common::job::Job;
-use getgpu_common::lock::{Span, occupancy, ownership_proof};
-use getgpu_common::request::grant::Grant;
-use getgpu_common::settings::{Environment, SlurmTaken};
-use getgpu_common::visible::Visible;
+use getgpu_choose::Grant;
+use getgpu_lock::{Span, occupancy, ownership_proof};
+use getgpu_model::{Failure, Job, Kind, Uuid, Visible};
+use getgpu_settings::{Environment, SlurmTaken};
 
 use super::task_prolog::{Denied, Task, show};
 use super::tell::{self, Who};

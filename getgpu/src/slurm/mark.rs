@@ -9,8 +9,7 @@ use std::path::{Path, PathBuf};
 use std::time::{Duration, SystemTime, UNIX_EPOCH};
 
 use fs4::FileExt;
-use getgpu_common::error::Kind;
-use getgpu_common::quantity::unix_seconds;
+use getgpu_model::{Kind, quantity::unix_seconds};
 
 /// Why a job got no part, for its user.
 const REASONS: [(Kind, &str); 9] = [

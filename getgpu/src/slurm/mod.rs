@@ -16,11 +16,10 @@ mod wish;
 
 use std::path::PathBuf;
 
-use getgpu_common::diag::{Diag, Verbosity};
-use getgpu_common::error::Failure;
-use getgpu_common::lock::LockFile;
-use getgpu_common::node_lock::find_lock_file;
-use getgpu_common::settings::{Environment, Loaded};
+use getgpu_choose::find_lock_file;
+use getgpu_lock::LockFile;
+use getgpu_model::{Diag, Failure, Verbosity};
+use getgpu_settings::{Environment, Loaded};
 
 use crate::options::Hook;
 

@@ -1,9 +1,9 @@
 //! One call of getgpu inside a hook: the words that would be typed, read by the same
 //! parser and answered by the same choice.
 
-use getgpu_common::error::{Failure, Kind};
-use getgpu_common::lock::holder_args::Role;
-use getgpu_common::settings::Environment;
+use getgpu_lock::Role;
+use getgpu_model::{Failure, Kind};
+use getgpu_settings::Environment;
 
 use super::{Context, DIAG};
 use crate::call;

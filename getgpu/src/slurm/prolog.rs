@@ -5,12 +5,9 @@
 use std::collections::{BTreeMap, BTreeSet};
 use std::time::Duration;
 
-use getgpu_common::error::{Failure, Kind};
-use getgpu_common::job::Job;
-use getgpu_common::lock::holder_args::{HolderArgs, Role};
-use getgpu_common::lock::ownership_proof;
-use getgpu_common::procfs::{self, Stat};
-use getgpu_common::sys;
+use getgpu_linux::{Stat, procfs, sys};
+use getgpu_lock::{HolderArgs, Role, ownership_proof};
+use getgpu_model::{Failure, Job, Kind};
 
 use super::mark::{self, Mark};
 use super::{Context, epilog, job_number, part, tag, tell, variable};

@@ -3,9 +3,11 @@
 
 use std::time::Duration;
 
-use getgpu_common::lock::ownership_proof::{HOLDER_NAME, HolderProcess};
-use getgpu_common::procfs::process_memory;
-use getgpu_common::procfs::{self, Stat};
+use getgpu_linux::{
+    Stat,
+    procfs::{self, process_memory},
+};
+use getgpu_lock::{HOLDER_NAME, HolderProcess};
 
 use super::variable;
 use crate::holder::exit_watch::Watch;

@@ -1,7 +1,7 @@
 //! Which process becomes the task that a TaskProlog runs for: the child of slurmstepd
 //! above it. It need not be the parent, since a site's own TaskProlog may call this one.
 
-use getgpu_common::procfs::ancestry;
+use getgpu_linux::procfs::ancestry;
 
 /// How many ancestors are looked at.
 const MOST: usize = 64;

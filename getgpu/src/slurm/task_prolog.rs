@@ -4,10 +4,9 @@
 
 use std::path::Path;
 
-use getgpu_common::diag::print;
-use getgpu_common::error::{Failure, Kind};
-use getgpu_common::settings::SlurmTasks;
-use getgpu_common::{exit, hook};
+use getgpu_auto::hook;
+use getgpu_model::{Failure, Kind, diag::print, exit};
+use getgpu_settings::SlurmTasks;
 
 use super::task::{self, Division};
 use super::tell::{self, Who};

@@ -7,9 +7,9 @@ use std::io::Write;
 use std::process::{Command, Stdio};
 use std::time::{Duration, Instant};
 
-use getgpu_common::child::{kill_and_reap, reap};
-use getgpu_common::diag::printable;
-use getgpu_common::{sys, syslog};
+use getgpu_choose::syslog;
+use getgpu_linux::{kill_and_reap, reap, sys};
+use getgpu_model::diag::printable;
 use nix::unistd::Pid;
 
 use super::variable;

@@ -1,8 +1,8 @@
 //! Who wants a task to have a device: its site, by the settings, or its job, by
 //! GETGPU_SLURM.
 
-use getgpu_common::error::{Failure, Kind};
-use getgpu_common::settings::{SlurmSettings, SlurmTasks};
+use getgpu_model::{Failure, Kind};
+use getgpu_settings::{SlurmSettings, SlurmTasks};
 
 use super::variable;
 

@@ -4,9 +4,7 @@
 
 use std::path::Path;
 
-use getgpu_common::settings::allowed::List;
-use getgpu_common::settings::file::File;
-use getgpu_common::settings::{Settings, keys};
+use getgpu_settings::{File, List, Settings, keys};
 use libfuzzer_sys::fuzz_target;
 
 fuzz_target!(|text: &str| {

@@ -2,8 +2,7 @@
 //! are inside the file, and read back as they were written.
 #![no_main]
 
-use getgpu_common::byte_range::Range;
-use getgpu_common::procfs::fdinfo::{OwnLock, from_word, parse, to_word, within};
+use getgpu_linux::{OwnLock, Range, procfs::{fdinfo::{from_word, parse, to_word, within}}};
 use libfuzzer_sys::fuzz_target;
 
 fuzz_target!(|text: &str| {

@@ -2,10 +2,8 @@
 //! means the same when it is sent again. Names of devices are names of devices.
 #![no_main]
 
-use getgpu_common::error::Failure;
-use getgpu_common::gpu_listing::GpuListing;
-use getgpu_common::ident::Uuid;
-use getgpu_common::nvml_client::wire::Request;
+use getgpu_ask::Request;
+use getgpu_model::{Failure, GpuListing, Uuid};
 use libfuzzer_sys::fuzz_target;
 
 type Answer = Result<GpuListing, Failure>;

@@ -3,7 +3,7 @@
 
 use std::process::Command;
 
-use getgpu_common::settings::keys::KEYS;
+use getgpu_settings::KEYS;
 use harness::skip::{Need, lacks};
 
 /// The sections that every page has, in this order.

@@ -1,0 +1,15 @@
+//! The client of the process that asks NVML, and what the two say to each other.
+//!
+//! Start at `Node`, the node as one call has read it, and at `nvml_client`, the session below it.
+//!
+//! Invariant: never loads NVIDIA's library. `getgpu-nvml`, which does, is not among the dependencies.
+#![allow(missing_docs)]
+
+pub mod gpu_bus;
+mod node;
+pub mod nvml_client;
+
+pub use node::Node;
+pub use nvml_client::rules::{MEMORY_DECIDES, Rules};
+pub use nvml_client::wire::{Asked, Request};
+pub use nvml_client::{Allowing, HANGS_OR_SICK, Look, WORKER_OPTION, Worker};

@@ -1,0 +1,267 @@
+//! Asking NVML from a program that must not load it: another process does, under one time
+//! limit for everything and a shorter one for each GPU. A process that hangs or crashes at one
+//! GPU is replaced by one that leaves this GPU alone; else a failure with a line ends it.
+
+mod connection;
+mod limits;
+mod questions;
+pub mod rules;
+mod scan;
+mod silent_gpus;
+pub mod wire;
+
+use std::cell::RefCell;
+use std::collections::HashSet;
+use std::rc::Rc;
+use std::time::{Duration, Instant};
+
+use serde::de::DeserializeOwned;
+
+use connection::{Connection, NoAnswer};
+use getgpu_linux::procfs::namespaces;
+use getgpu_model::{Detail, Failure, Kind, quantity};
+use getgpu_settings::Settings;
+use limits::{Limits, Purpose, Touch};
+use rules::Rules;
+use wire::Request;
+
+pub use connection::{Worker, channel};
+pub use scan::{Allowing, Look};
+pub use silent_gpus::SilentGpus;
+
+/// The hidden first argument that makes getgpu the process that asks NVML, on descriptor
+/// 0.
+pub const WORKER_OPTION: &str = "--nvml-worker";
+
+/// How a program starts the process that asks NVML.
+pub type StartWorker = fn(&Settings) -> Result<Worker, Failure>;
+
+/// How long a process that is no longer wanted may take to exit before it is killed.
+const GIVEN_UP: Duration = Duration::from_millis(200);
+
+/// The GPUs that did not answer, as all sessions of one node know them.
+pub type SharedSilence = Rc<RefCell<SilentGpus>>;
+
+/// A session with the process that asks NVML, and with those that replace it.
+pub struct Client<'a> {
+    settings: &'a Settings,
+    start: StartWorker,
+    /// None: it was given up, and another one is started for the next question.
+    connection: Option<Connection>,
+    limits: Limits,
+    silent: SharedSilence,
+    /// The GPUs that the present process has been asked about.
+    touched: HashSet<u32>,
+    /// How many GPUs have hung in this session.
+    hung: u32,
+}
+
+impl<'a> Client<'a> {
+    /// Opens a session; the time limit of the settings runs from now on.
+    ///
+    /// # Errors
+    ///
+    /// The process cannot be started.
+    pub fn open(
+        settings: &'a Settings,
+        start: StartWorker,
+        silent: SharedSilence,
+    ) -> Result<Self, Failure> {
+        let mut client = Self {
+            settings,
+            start,
+            connection: None,
+            limits: Limits::from(Instant::now(), settings.nvml_timeout),
+            silent,
+            touched: HashSet::new(),
+            hung: 0,
+        };
+        client.connection()?;
+        Ok(client)
+    }
+
+    /// The connection to the process that is asked now, which is started if there is none.
+    fn connection(&mut self) -> Result<&mut Connection, Failure> {
+        let connection = match self.connection.take() {
+            Some(connection) => connection,
+            None => {
+                self.touched.clear();
+                Connection::open((self.start)(self.settings)?, &self.opening())
+            }
+        };
+        Ok(self.connection.insert(connection))
+    }
+
+    fn opening(&self) -> Request {
+        let settings = self.settings;
+        Request::Open {
+            library: settings.library.clone(),
+            rules: Rules {
+                idle_memory: settings.idle_memory,
+                ignore_processes: settings.ignore_processes.clone(),
+                memory_decides: settings.memory_decides,
+                container: !namespaces::host_pids(),
+            },
+        }
+    }
+
+    /// Shuts the library down and waits for the process to be over. Only then do the
+    /// answers count.
+    ///
+    /// # Errors
+    ///
+    /// The library does not let go within the time limit.
+    pub fn close(mut self) -> Result<(), Failure> {
+        // Of a process that was given up nothing is left to close.
+        if self.connection.is_none() {
+            return Ok(());
+        }
+        if let Err(failure) = self.ask(&Request::Quit).and_then(|bye: Result<(), _>| bye) {
+            // A caller that continues after the failure must not keep the worker as a child.
+            self.abandon();
+            return Err(failure);
+        }
+        let deadline = self.limits.deadline();
+        let connection = self.connection.take();
+        if connection.is_none_or(|connection| connection.end(deadline)) {
+            Ok(())
+        } else {
+            Err(self.late())
+        }
+    }
+
+    /// Ends a session whose answers no longer matter, after a failure.
+    pub fn abandon(mut self) {
+        let soon = Instant::now() + GIVEN_UP;
+        if let Some(connection) = self.connection.take() {
+            connection.end(soon.min(self.limits.deadline()));
+        }
+    }
+
+    /// The answer to a question about the node, or the failure that is the answer; a session
+    /// that failed gives none.
+    fn ask<T: DeserializeOwned>(
+        &mut self,
+        request: &Request,
+    ) -> Result<Result<T, Failure>, Failure> {
+        let deadline = self.limits.deadline();
+        self.exchange(request, deadline)?
+            .map_err(|none| self.failure(none))
+    }
+
+    /// The same for a question about one GPU. A GPU at which the process hangs or dies is left
+    /// alone from now on, and the failure that says why is the answer.
+    fn ask_gpu<T: DeserializeOwned>(
+        &mut self,
+        gpu: u32,
+        request: &Request,
+    ) -> Result<Result<T, Failure>, Failure> {
+        if let Some(reason) = self.silent.borrow().reason(gpu, Instant::now()) {
+            return Ok(Err(silent(reason.to_owned())));
+        }
+        self.wait_until_open()?;
+        let touch = if self.touched.contains(&gpu) {
+            Touch::Again
+        } else {
+            Touch::First
+        };
+        let purpose = match request {
+            Request::List { detail, .. } if *detail <= Detail::Place => Purpose::List,
+            _ => Purpose::Choose,
+        };
+        let began = Instant::now();
+        let Some(limit) = self.limits.of_question(purpose, touch, self.hung, began) else {
+            return Ok(Err(silent(self.not_asked())));
+        };
+        let reason = match self.exchange(request, began + limit)? {
+            Ok(answer) => {
+                self.touched.insert(gpu);
+                self.silent.borrow_mut().forget(gpu);
+                return Ok(answer);
+            }
+            Err(NoAnswer::Late) => {
+                self.hung += 1;
+                format!("did not answer within {}", seconds(limit))
+            }
+            Err(NoAnswer::Broken(why)) => {
+                format!("the process that asks NVML failed there: {why}")
+            }
+            Err(NoAnswer::Closed(failure)) => return Err(failure),
+        };
+        self.leave_alone(gpu, &reason);
+        Ok(Err(silent(reason)))
+    }
+
+    /// Gives up the process that hangs or died at a GPU. The next question starts another one.
+    fn leave_alone(&mut self, gpu: u32, reason: &str) {
+        if let Some(connection) = self.connection.take() {
+            connection.end(Instant::now());
+        }
+        let mut silent = self.silent.borrow_mut();
+        silent.note(gpu, reason.to_owned(), Instant::now());
+    }
+
+    /// Waits for a library that is being loaded, which is no GPU's doing.
+    fn wait_until_open(&mut self) -> Result<(), Failure> {
+        let deadline = self.limits.deadline();
+        let opened = self.connection()?.wait_until_open(deadline);
+        opened.map_err(|none| self.failure(none))
+    }
+
+    fn exchange<T: DeserializeOwned>(
+        &mut self,
+        request: &Request,
+        deadline: Instant,
+    ) -> Result<Result<Result<T, Failure>, NoAnswer>, Failure> {
+        let connection = self.connection()?;
+        let sent = connection.send(request);
+        let opened = connection.wait_until_open(deadline);
+        Ok(opened.and(sent).and_then(|()| connection.receive(deadline)))
+    }
+
+    fn failure(&self, none: NoAnswer) -> Failure {
+        match none {
+            NoAnswer::Late => self.late(),
+            NoAnswer::Broken(why) => broken(&why),
+            NoAnswer::Closed(failure) => failure,
+        }
+    }
+
+    fn late(&self) -> Failure {
+        let text = format!("NVML did not answer within {}", seconds(self.limits.all));
+        Failure::new(Kind::Nvml, text).hint(HANGS)
+    }
+
+    /// Why a GPU is not asked for which no time is left.
+    fn not_asked(&self) -> String {
+        let all = seconds(self.limits.all);
+        format!("not asked: the other GPUs took most of {all} (setting `nvml_timeout`)")
+    }
+}
+
+/// What a driver that does not answer calls for.
+pub const HANGS: &str =
+    "the NVIDIA driver hangs on this node; setting `nvml_timeout` allows more time";
+
+/// What a GPU that does not answer calls for.
+pub const HANGS_OR_SICK: &str =
+    "getgpu --list shows the GPUs that do not answer; nvidia-smi -q -i GPU and dmesg say more";
+
+/// The failure of a GPU that does not answer.
+fn silent(reason: String) -> Failure {
+    Failure::new(Kind::Nvml, reason)
+}
+
+fn seconds(limit: Duration) -> String {
+    // Whole milliseconds: a part of a limit may have any number of digits.
+    let text = quantity::time_text(Duration::from_millis(limit.as_millis() as u64));
+    text.replace('s', " s")
+}
+
+fn broken(why: &str) -> Failure {
+    Failure::new(
+        Kind::Nvml,
+        format!("the process that asks NVML failed: {why}"),
+    )
+    .hint("does `nvidia-smi -L` work on this node?")
+}

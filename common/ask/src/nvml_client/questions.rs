@@ -1,0 +1,129 @@
+//! What a session is asked: each question, and what its answer means. NVML may not answer
+//! for one GPU or device; that ends no session, and reads as none or unknown.
+
+use std::collections::HashMap;
+use std::collections::hash_map::Entry;
+
+use super::wire::{Asked, Request};
+use super::{Client, broken};
+use getgpu_model::{CpuSet, Detail, Device, Failure, Gauge, Gpu, Health, Usage, Uuid};
+
+impl Client<'_> {
+    /// nvmlDeviceGetCount_v2
+    pub fn count(&mut self) -> Result<u32, Failure> {
+        self.ask(&Request::Count)?
+    }
+
+    /// One GPU's MIG mode and slots; none if NVML does not answer for it.
+    pub fn gpu(&mut self, gpu: u32) -> Result<Option<Gpu>, Failure> {
+        Ok(self.ask_gpu(gpu, &Request::Gpu { gpu })?.ok())
+    }
+
+    /// One device; none if the slot is empty, or NVML does not answer for it.
+    pub fn device(
+        &mut self,
+        gpu: u32,
+        slot: Option<u32>,
+        detail: Detail,
+    ) -> Result<Option<Device>, Failure> {
+        let told = self.ask_gpu(gpu, &Request::Device { gpu, slot, detail })?;
+        Ok(told.unwrap_or_default())
+    }
+
+    /// Who uses a device; unknown if NVML does not answer for it.
+    pub fn usage(&mut self, device: &Device, detail: Detail) -> Result<Usage, Failure> {
+        Ok(self.usages_on(device.gpu, &[device], detail)?.remove(0))
+    }
+
+    /// The same for a device of which only the UUID is known.
+    pub fn usage_by_uuid(&mut self, uuid: &Uuid, detail: Detail) -> Result<Usage, Failure> {
+        let devices = vec![uuid.into()];
+        let told = self.ask(&Request::Usages { devices, detail })??;
+        Ok(usages(told, 1)?.remove(0))
+    }
+
+    /// Who uses each of these devices, in their order. The devices of one GPU that stand
+    /// together are one question: for each device one costs a listing more than NVML does.
+    pub fn usages(&mut self, devices: &[&Device], detail: Detail) -> Result<Vec<Usage>, Failure> {
+        let mut all = Vec::with_capacity(devices.len());
+        for of_gpu in devices.chunk_by(|one, other| one.gpu == other.gpu) {
+            all.extend(self.usages_on(of_gpu[0].gpu, of_gpu, detail)?);
+        }
+        Ok(all)
+    }
+
+    fn usages_on(
+        &mut self,
+        gpu: u32,
+        devices: &[&Device],
+        detail: Detail,
+    ) -> Result<Vec<Usage>, Failure> {
+        let wanted = devices.len();
+        let devices = devices.iter().map(|device| Asked::from(*device)).collect();
+        match self.ask_gpu(gpu, &Request::Usages { devices, detail })? {
+            Ok(told) => usages(told, wanted),
+            Err(failure) => Ok(vec![Usage::unknown(failure.message); wanted]),
+        }
+    }
+
+    /// The health of a device, or why NVML does not answer for it.
+    pub fn health(&mut self, device: &Device) -> Result<Result<Health, Failure>, Failure> {
+        let request = Request::Health {
+            device: device.into(),
+        };
+        self.ask_gpu(device.gpu, &request)
+    }
+
+    /// Whether the driver stays attached to a GPU that no process uses; none if NVML does not
+    /// tell.
+    pub fn persistence(&mut self, gpu: u32) -> Result<Option<bool>, Failure> {
+        let told = self.ask_gpu(gpu, &Request::Persistence { gpu })?;
+        Ok(told.unwrap_or_default())
+    }
+
+    /// Notes of each device which CPUs are near its GPU, where NVML tells. A GPU is asked
+    /// once.
+    pub fn near<'d>(
+        &mut self,
+        devices: impl IntoIterator<Item = &'d mut Device>,
+    ) -> Result<(), Failure> {
+        let mut asked: HashMap<u32, Option<CpuSet>> = HashMap::new();
+        for device in devices {
+            if let Entry::Vacant(gpu) = asked.entry(device.gpu) {
+                let request = Request::Cpus {
+                    device: (&*device).into(),
+                };
+                gpu.insert(self.ask_gpu(device.gpu, &request)?.ok());
+            }
+            device.cpus = asked.get(&device.gpu).cloned().flatten();
+        }
+        Ok(())
+    }
+
+    /// Which CPUs are near the GPU of a device, or why NVML does not tell.
+    pub fn affinity(&mut self, uuid: &Uuid) -> Result<Result<CpuSet, Failure>, Failure> {
+        let device = uuid.into();
+        self.ask(&Request::Cpus { device })
+    }
+
+    /// What GPUs do now, in the order of their indices here.
+    pub fn gauges(&mut self, gpus: &[u32], gauge: Gauge) -> Result<Vec<Option<u32>>, Failure> {
+        let mut told = Vec::with_capacity(gpus.len());
+        for gpu in gpus.iter().copied() {
+            let number = self.ask_gpu(gpu, &Request::Gauge { gpu, gauge })?;
+            told.push(number.unwrap_or_default());
+        }
+        Ok(told)
+    }
+}
+
+fn usages(told: Vec<Result<Usage, Failure>>, wanted: usize) -> Result<Vec<Usage>, Failure> {
+    if told.len() != wanted {
+        return Err(broken("it did not answer for each device"));
+    }
+    Ok(told.into_iter().map(known).collect())
+}
+
+fn known(told: Result<Usage, Failure>) -> Usage {
+    told.unwrap_or_else(|failure| Usage::unknown(failure.message))
+}

@@ -1,0 +1,93 @@
+//! The messages between a program that chooses a device and the process that asks NVML
+//! for it: one JSON line each way, and an answer is what was asked for or a failure. Both ends
+//! are of one release, so nothing here is kept compatible.
+
+use std::path::PathBuf;
+
+use serde::{Deserialize, Serialize};
+
+use super::rules::Rules;
+use getgpu_model::{Detail, Device, Gauge, Uuid};
+
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+pub enum Request {
+    /// Comes first: load and initialise the library.
+    Open {
+        /// Path of the library, if not the loader's.
+        library: Option<PathBuf>,
+        /// What counts as busy.
+        rules: Rules,
+    },
+    /// Number of GPUs.
+    Count,
+    /// Version of the driver.
+    Driver,
+    /// One GPU's MIG mode and number of slots.
+    Gpu {
+        /// NVML index.
+        gpu: u32,
+    },
+    /// One GPU with its devices.
+    List {
+        /// NVML index.
+        gpu: u32,
+        /// How much to ask.
+        detail: Detail,
+    },
+    /// A device; none for an empty slot.
+    Device {
+        /// NVML index of the GPU.
+        gpu: u32,
+        /// MIG index; none for the whole GPU.
+        slot: Option<u32>,
+        /// How much to ask.
+        detail: Detail,
+    },
+    /// Who uses each of these devices, which are on one GPU.
+    Usages {
+        devices: Vec<Asked>,
+        /// How much to ask.
+        detail: Detail,
+    },
+    /// Which CPUs are near the GPU of a device.
+    Cpus { device: Asked },
+    /// Whether a device is well.
+    Health { device: Asked },
+    /// Whether persistence mode of a GPU is on; none: NVML does not tell.
+    Persistence { gpu: u32 },
+    /// One number of a GPU, by NVML index; none: NVML does not tell.
+    Gauge { gpu: u32, gauge: Gauge },
+    /// Shut the library down.
+    Quit,
+}
+
+/// A device that a question is about.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Asked {
+    pub uuid: Uuid,
+    /// The NVML index of its GPU and its MIG index, as it was listed. None: it is looked for
+    /// by its UUID, for which NVML touches one GPU after the other.
+    pub place: Option<(u32, Option<u32>)>,
+}
+
+impl From<&Device> for Asked {
+    fn from(device: &Device) -> Self {
+        Self {
+            uuid: device.uuid.clone(),
+            place: Some((device.gpu, device.slot)),
+        }
+    }
+}
+
+impl From<&Uuid> for Asked {
+    fn from(uuid: &Uuid) -> Self {
+        Self {
+            uuid: uuid.clone(),
+            place: None,
+        }
+    }
+}
+
+#[cfg(test)]
+#[path = "wire_tests.rs"]
+mod tests;

@@ -1,0 +1,203 @@
+//! `max_per_user`: how much one user holds, counted while a lock on the user's own byte
+//! keeps the user's other calls from counting. Shares count as parts where the kernel
+//! shows them, else whole; root may have any number.
+
+use crate::request::Request;
+use getgpu_linux::procfs::{self, namespaces};
+use getgpu_lock::{
+    HolderProcess, Level, LockFile, OfdLock, Side, Span, holders, layout, user_locks,
+};
+use getgpu_model::{Failure, Inventory, Kind, UNITS, Units};
+
+/// The user's own byte, kept from counting until the holder or the lease stands, which
+/// is counted then: meanwhile no other call of the user counts.
+pub type Guard = Option<OfdLock>;
+
+/// What a user holds.
+#[derive(Debug, Default)]
+struct Held {
+    units: i64,
+    names: Vec<String>,
+}
+
+/// Whether this user may have more.
+#[derive(Debug)]
+pub enum Admission {
+    /// Yes; the user's other calls do not count while the guard is kept.
+    Within(Guard),
+    /// Not now, and why.
+    Over(Failure),
+}
+
+/// Counts what this user holds. With `more` units it must not be more than `most` devices.
+pub fn enter(
+    lock_file: &LockFile,
+    probe: &OfdLock,
+    inventory: &Inventory,
+    most: u32,
+    more: i64,
+) -> Result<Admission, Failure> {
+    let uid = nix::unistd::geteuid().as_raw();
+    let byte = layout::uid(namespaces::host_uid(uid));
+    let counting = match user_locks::enter(lock_file, byte, &[uid])? {
+        user_locks::Entered::Ours(counting) => counting,
+        // Where all processes are seen no call of this user is counting. The byte is a
+        // stranger's, and another description stands for it.
+        user_locks::Entered::Strangers if namespaces::host_pids() => lock_file.open()?,
+        user_locks::Entered::Strangers | user_locks::Entered::Late => {
+            let text = "another call of yours has not finished choosing in time";
+            return Ok(Admission::Over(Failure::new(Kind::NoneFree, text)));
+        }
+    };
+    let held = count(lock_file, probe, inventory, uid)?;
+    if held.units + more <= i64::from(most) * UNITS {
+        return Ok(Admission::Within(Some(counting)));
+    }
+    Ok(Admission::Over(held.limit_error(most)))
+}
+
+impl Held {
+    /// The failure of a user who has as many as `most` devices.
+    fn limit_error(&self, most: u32) -> Failure {
+        let number = (self.units as f64 / UNITS as f64 * 100.0).round() / 100.0;
+        let names = if self.names.is_empty() {
+            String::new()
+        } else {
+            format!(": {}", self.names.join(", "))
+        };
+        Failure::new(
+            Kind::NoneFree,
+            format!("you hold {number} of at most {most}{names}"),
+        )
+        .hint("getgpu --release UUID gives up a reservation; getgpu --list shows all")
+    }
+}
+
+/// A request for more than a user may ever have fails at once, waiting or not. How much
+/// several shares are is known with the inventory.
+pub fn check_satisfiable(request: &Request, inventory: Option<&Inventory>) -> Result<(), Failure> {
+    let wanted = match (request.filter.share, inventory) {
+        (_, Some(inventory)) => request.most_units(inventory),
+        (None, None) => request.most_units(&Inventory::default()),
+        (Some(_), None) => return Ok(()),
+    };
+    let Some(most) = request
+        .cap()
+        .filter(|most| wanted > i64::from(*most) * UNITS)
+    else {
+        return Ok(());
+    };
+    let share = request.filter.share;
+    let share = share.map_or_else(String::new, |share| format!(" with --share {share}"));
+    let text = format!(
+        "--count {}{share}: max_per_user allows {most} at a time on this node",
+        request.count
+    );
+    Err(Failure::new(Kind::NoDevice, text).hint("ask for fewer devices"))
+}
+
+/// Whether this user could have what is asked for now; takes nothing.
+pub fn allows(
+    lock_file: &LockFile,
+    probe: &OfdLock,
+    inventory: &Inventory,
+    request: &Request,
+) -> Result<bool, Failure> {
+    let Some(most) = request.cap() else {
+        return Ok(true);
+    };
+    let more = request.most_units(inventory);
+    let held = count(lock_file, probe, inventory, nix::unistd::geteuid().as_raw())?;
+    Ok(held.units + more <= i64::from(most) * UNITS)
+}
+
+fn count(
+    lock_file: &LockFile,
+    probe: &OfdLock,
+    inventory: &Inventory,
+    uid: u32,
+) -> Result<Held, Failure> {
+    let host = namespaces::host_uid(uid);
+    let mut held = Held::default();
+    for device in &inventory.devices {
+        let span = Span::of(&device.uuid);
+        let mut units = Units::default();
+        let mut who = None;
+        for side in [Side::Lease, Side::Reservation] {
+            // Any user can lock a byte with this uid, so it counts only beside units that
+            // are held.
+            let held = probe.conflict(span.of_side(side, Level::Outer))?.is_some();
+            if held && holders::uids(probe, span, side)?.contains(&host) {
+                let shown = shown(lock_file, probe, uid, side, span)?;
+                units = units.union(&shown.units);
+                who = who.or(shown.who);
+            }
+        }
+        if !units.is_empty() {
+            held.units += units.count();
+            held.names
+                .push(format!("{}{}", device.uuid, who.unwrap_or_default()));
+        }
+    }
+    Ok(held)
+}
+
+/// What a user's processes show of one side of a device.
+struct Shown {
+    /// All units where it is not known how many.
+    units: Units,
+    /// The first of the processes, for people.
+    who: Option<String>,
+}
+
+fn shown(
+    lock_file: &LockFile,
+    probe: &OfdLock,
+    uid: u32,
+    side: Side,
+    span: Span,
+) -> Result<Shown, Failure> {
+    let whole = Shown {
+        units: Units::whole(),
+        who: None,
+    };
+    if !namespaces::host_pids() {
+        return Ok(whole);
+    }
+    let named = holders::process_ids(probe, span, side)?;
+    let (mut units, mut who, mut unsigned) = (Units::default(), None, named.is_empty());
+    for pid in named {
+        match procfs::euid(pid) {
+            Some(euid) if euid != uid => {}
+            Some(_) if !holders::is_innocent(lock_file, pid, side, span) => {
+                let own = holders::units_of(lock_file, pid, side, span);
+                // It may not be read, and has what is not known.
+                units = units.union(if own.is_empty() { &whole.units } else { &own });
+                who = who.or_else(|| named_process(pid, side));
+            }
+            // A child has what this one held, or another user has signed with its number.
+            _ => unsigned = true,
+        }
+    }
+    if unsigned {
+        let this = std::process::id() as i32;
+        let others = procfs::pids().into_iter().filter(|pid| *pid != this);
+        for pid in others.filter(|pid| procfs::euid(*pid) == Some(uid)) {
+            units = units.union(&holders::units_of(lock_file, pid, side, span));
+        }
+    }
+    Ok(Shown { units, who })
+}
+
+/// A program, or for whom a reservation is.
+fn named_process(pid: i32, side: Side) -> Option<String> {
+    let holder = match side {
+        Side::Reservation => HolderProcess::of(pid),
+        Side::Lease => None,
+    };
+    let (pid, name) = match holder {
+        Some(holder) => holders::stands_for(&holder.args),
+        None => (pid, procfs::program_name(pid, &procfs::comm(pid)?)),
+    };
+    Some(format!(" (pid {pid}, {name})"))
+}

@@ -1,0 +1,387 @@
+//! The choice: free devices of the pool, claimed on the lock before NVML is asked about
+//! them, so that no other call takes one in between. Picks randomly first, as few calls
+//! and GPUs as possible; a look at everything when that does not find one or the request
+//! needs it.
+
+use std::collections::{HashMap, HashSet};
+use std::time::{Duration, Instant};
+
+use crate::choice::cap::{Admission, Guard};
+pub use crate::choice::device_claim::Picked;
+use crate::choice::policy::{Candidate, Preference};
+use crate::choice::rejection_report::{self, Offer, Rejected};
+use crate::choice::round::Round;
+use crate::choice::sampling::SlotSampler;
+use crate::choice::{cap, device_claim, sampling};
+use crate::request::Request;
+use getgpu_ask::Node;
+use getgpu_lock::{Claim, Level, LockFile, Occupancy, OfdLock, Side, Span, layout, occupancy};
+use getgpu_model::{Activity, Ailment, Detail, Device, Failure, Gpu, Health, Inventory, UNITS};
+use getgpu_settings::{Policy, Type};
+
+/// How long devices that others claimed only tentatively are tried again when nothing
+/// else is free.
+const PATIENCE: Duration = Duration::from_millis(100);
+/// The same for shares, where all calls begin with the same device and most looks end in
+/// another one's tentative claim.
+const SHARE_PATIENCE: Duration = Duration::from_secs(1);
+/// How long a call that chooses several devices, or a part of one, waits for another such
+/// call. One that is stopped holds the others up so long.
+const GATE: Duration = Duration::from_secs(2);
+
+/// Free devices, claimed, as many as asked for, in the order of the node.
+#[derive(Debug)]
+pub struct Claimed {
+    pub picked: Vec<Picked>,
+    /// Kept until the holder or the lease can be counted.
+    pub guard: Guard,
+}
+
+/// What came of a choice.
+#[derive(Debug)]
+pub enum Outcome {
+    Claimed(Claimed),
+    /// The pool has devices and too few are free.
+    NoneFree(Vec<(Device, Rejected)>),
+    /// This user has as many as one may have.
+    OverCap(Failure),
+}
+
+pub struct Chooser<'a, 'n> {
+    pub node: &'a mut Node<'n>,
+    pub lock_file: &'a LockFile,
+    pub side: Side,
+    /// What is asked for.
+    pub request: &'a Request,
+    /// Devices that are left alone this time, by a waiter that has just asked about them.
+    pub skip: &'a dyn Fn(&Device) -> bool,
+}
+
+/// What came of trying to claim one more device.
+enum Next {
+    Picked,
+    /// None, but others are deciding about some: they may be free in a moment.
+    Contended,
+    None,
+}
+
+impl Chooser<'_, '_> {
+    /// Picks a random free device without a scan of the node, where the request allows
+    /// it. `None`: only a scan can answer.
+    pub fn pick_randomly(&mut self, probe: &OfdLock) -> Result<Option<Picked>, Failure> {
+        if !self.request.can_pick_randomly() {
+            return Ok(None);
+        }
+        let gpus = self.node.nvml()?.count()?;
+        if gpus == 0 {
+            return Ok(None);
+        }
+        let mut rng = sampling::generator();
+        let mut draws = SlotSampler::new(gpus, self.request.filter.kind);
+        let mut known: HashMap<u32, Option<Gpu>> = HashMap::new();
+        while let Some(slot) = draws.draw(&mut rng) {
+            if let std::collections::hash_map::Entry::Vacant(vacant) = known.entry(slot.gpu) {
+                vacant.insert(self.node.nvml()?.gpu(slot.gpu)?);
+            }
+            let Some(gpu) = known.get(&slot.gpu).and_then(Option::as_ref) else {
+                continue;
+            };
+            // Whether a whole GPU is to be had where MIG devices come first needs a look at all,
+            // and to touch one GPU after the other for nothing can take seconds each.
+            if !gpu.mig && self.request.filter.kind == Type::Auto {
+                return Ok(None);
+            }
+            let place = match draws.on(slot, gpu) {
+                Ok(Some(place)) => place,
+                Ok(None) => continue,
+                Err(sampling::Unfair) => return Ok(None),
+            };
+            let nvml = self.node.nvml()?;
+            let Some(device) = nvml.device(slot.gpu, place, Detail::Uuid)? else {
+                continue;
+            };
+            if !self.request.filter.takes(&device) {
+                continue;
+            }
+            if let Offer::Available(claim) = self.try_device(probe, &device)? {
+                return Ok(Some(Picked { device, claim }));
+            }
+        }
+        Ok(None)
+    }
+
+    /// Chooses among the devices of the node.
+    pub fn choose(&mut self, probe: &OfdLock, inventory: &Inventory) -> Result<Outcome, Failure> {
+        let count = self.request.count;
+        let pool = rejection_report::pool(&self.request.filter, inventory, count)?;
+        let share = self.request.filter.share.is_some();
+        let gate = if count > 1 || share {
+            self.gate()?
+        } else {
+            None
+        };
+        let guard = match self.within_cap(probe, inventory)? {
+            Admission::Within(guard) => guard,
+            Admission::Over(over) => return Ok(Outcome::OverCap(over)),
+        };
+        let mut round = Round {
+            pool: &pool,
+            apart: count > 1 && inventory.one_per_gpu_instance(),
+            gpu_loads: self.gpu_loads(probe, &pool, inventory)?,
+            rejected: HashMap::new(),
+            picked: Vec::new(),
+        };
+        if !self.pick_all(probe, &mut round)? {
+            self.look_at_rest(probe, &mut round)?;
+            return Ok(Outcome::NoneFree(round.reasons(count)));
+        }
+        drop(gate);
+        round.picked.sort_by_key(|(position, _)| *position);
+        let picked: Vec<Picked> = round.picked.into_iter().map(|(_, picked)| picked).collect();
+        Ok(Outcome::Claimed(Claimed { picked, guard }))
+    }
+
+    /// Claims as many devices as are wanted; false if too few are free.
+    fn pick_all(&mut self, probe: &OfdLock, round: &mut Round<'_>) -> Result<bool, Failure> {
+        let (patience, pause) = if self.request.filter.share.is_some() {
+            (SHARE_PATIENCE, Duration::from_micros(100))
+        } else {
+            (PATIENCE, Duration::from_millis(2))
+        };
+        let began = Instant::now();
+        while round.picked.len() < self.request.count {
+            match self.pick_one(probe, round)? {
+                Next::Picked => {}
+                // Others are deciding about these: a call that gives way leaves one of
+                // them free.
+                Next::Contended if began.elapsed() < patience => std::thread::sleep(pause),
+                Next::Contended | Next::None => return Ok(false),
+            }
+        }
+        Ok(true)
+    }
+
+    /// Finds out why each device that was not tried cannot be had, since the choice ends as
+    /// soon as too few are left: the figures of the failure must not depend on the order.
+    fn look_at_rest(&mut self, probe: &OfdLock, round: &mut Round<'_>) -> Result<(), Failure> {
+        for (position, device) in round.pool {
+            if round.has_seen(*position) || (self.skip)(device) {
+                continue;
+            }
+            if let Offer::Rejected(why) = self.try_device(probe, device)? {
+                round.rejected.insert(*position, why);
+            }
+        }
+        Ok(())
+    }
+
+    /// Claims one more device of the pool, the best first.
+    fn pick_one(&mut self, probe: &OfdLock, round: &mut Round<'_>) -> Result<Next, Failure> {
+        let mut contended = false;
+        for candidate in self.candidates(probe, round)? {
+            let device = candidate.device;
+            match self.try_device(probe, device)? {
+                Offer::Available(claim) => {
+                    *round.gpu_loads.entry(device.gpu).or_default() += claim.units().count();
+                    let device = device.clone();
+                    round
+                        .picked
+                        .push((candidate.position, Picked { device, claim }));
+                    return Ok(Next::Picked);
+                }
+                Offer::Rejected(Rejected::Tentative) => contended = true,
+                Offer::Rejected(why) => {
+                    round.rejected.insert(candidate.position, why);
+                }
+            }
+        }
+        Ok(if contended {
+            Next::Contended
+        } else {
+            Next::None
+        })
+    }
+
+    /// What is left of the pool, in the order of the policy; nothing if that is too
+    /// little.
+    fn candidates<'d>(
+        &self,
+        probe: &OfdLock,
+        round: &Round<'d>,
+    ) -> Result<Vec<Candidate<'d>>, Failure> {
+        let (request, mut left) = (self.request, Vec::new());
+        let share = request.filter.share.is_some();
+        for (number, (position, device)) in round.pool.iter().enumerate() {
+            if round.has_seen(*position) || (self.skip)(device) {
+                continue;
+            }
+            let nearest = request.placement.nearest.as_ref();
+            left.push(Candidate {
+                device,
+                position: *position,
+                load: if share { self.load(probe, device)? } else { 0 },
+                gpu_load: round.gpu_loads.get(&device.gpu).copied().unwrap_or(0),
+                distance: nearest
+                    .map(|nearest| nearest.distance(device, number))
+                    .unwrap_or_default(),
+            });
+        }
+        if round.picked.len() + left.len() < request.count {
+            return Ok(Vec::new());
+        }
+        let preference = Preference {
+            policy: request.policy,
+            share,
+            by_size: request.filter.by_size(),
+        };
+        preference.order(&mut left, &mut sampling::generator());
+        if round.apart {
+            let beside = |candidate: &Candidate<'_>| round.is_beside_picked(candidate.device);
+            // What getgpu prints may be for several programs; cudawrap starts one, which
+            // could not use both.
+            left.retain(|candidate| self.side == Side::Reservation || !beside(candidate));
+            left.sort_by_key(beside);
+        }
+        Ok(left)
+    }
+
+    /// Whether this user may have what is asked for; the guard keeps the user's other
+    /// calls from counting meanwhile.
+    pub fn within_cap(&self, probe: &OfdLock, inventory: &Inventory) -> Result<Admission, Failure> {
+        let Some(most) = self.request.cap() else {
+            return Ok(Admission::Within(None));
+        };
+        let more = self.request.most_units(inventory);
+        cap::enter(self.lock_file, probe, inventory, most, more)
+    }
+
+    /// One call at a time chooses several devices, so that two do not each hold half of
+    /// what the other wants; or a part of one, so that what was the least loaded device
+    /// still is when its part is taken.
+    fn gate(&self) -> Result<Option<OfdLock>, Failure> {
+        let gate = self.lock_file.open()?;
+        let held = gate.write_within(layout::several(), GATE)?;
+        Ok(held.then_some(gate))
+    }
+
+    fn load(&self, probe: &OfdLock, device: &Device) -> Result<i64, Failure> {
+        Ok(
+            Occupancy::read(probe, self.request.level(), Span::of(&device.uuid))?
+                .all()
+                .count(),
+        )
+    }
+
+    /// What is in use on each GPU, for the policies that ask: on the lock, or by programs
+    /// that never asked.
+    fn gpu_loads(
+        &mut self,
+        probe: &OfdLock,
+        pool: &[(usize, &Device)],
+        inventory: &Inventory,
+    ) -> Result<HashMap<u32, i64>, Failure> {
+        let mut loads = HashMap::new();
+        if !matches!(self.request.policy, Some(Policy::Spread | Policy::Pack)) {
+            return Ok(loads);
+        }
+        // What happens on a GPU that cannot be chosen decides nothing, and it may not answer.
+        let pool: HashSet<u32> = pool.iter().map(|(_, device)| device.gpu).collect();
+        let devices = inventory.devices.iter();
+        for device in devices.filter(|device| pool.contains(&device.gpu)) {
+            let mut load = self.load(probe, device)?;
+            if load == 0 && self.request.cover.is_none() {
+                let usage = self.node.nvml()?.usage(device, Detail::Uuid)?;
+                load = if usage.activity == Activity::Idle {
+                    0
+                } else {
+                    UNITS
+                };
+            }
+            *loads.entry(device.gpu).or_default() += load;
+        }
+        Ok(loads)
+    }
+
+    /// Why a device is not free, without trying it: for people.
+    pub fn check_unclaimed(
+        &mut self,
+        probe: &OfdLock,
+        device: &Device,
+    ) -> Result<Option<Rejected>, Failure> {
+        if occupancy::seen(probe, Span::of(&device.uuid))?.is_some() {
+            return Ok(Some(Rejected::Taken));
+        }
+        Ok(rejection_report::objection(
+            self.node.nvml()?.usage(device, Detail::Uuid)?,
+        ))
+    }
+
+    /// Why no further part of a device on which another program has one is handed out. Who uses
+    /// the device is not asked, since that program does; whether CUDA can start there is.
+    fn objection_to_part(
+        &mut self,
+        probe: &OfdLock,
+        device: &Device,
+    ) -> Result<Option<Rejected>, Failure> {
+        let span = Span::of(&device.uuid);
+        let is_owned = self.request.cover.is_some();
+        let used = Occupancy::read(probe, self.request.level(), span)?;
+        if used.confirmed.is_empty() && (is_owned || !shared(probe, device)?) {
+            return Ok(None);
+        }
+        let health = match self.node.nvml()?.health(device)? {
+            Ok(health) => health,
+            Err(_) if is_owned => Health::default(),
+            Err(silent) => return Ok(Some(Rejected::Unknown(silent.message))),
+        };
+        let sick = health.objection().filter(|_| !is_owned);
+        let is_full = health.is_exclusive() && !self.request.mps;
+        Ok(sick
+            .map(Ailment::text)
+            .or(is_full.then_some(ONE_PROGRAM))
+            .map(|why| Rejected::Unhealthy(why.into())))
+    }
+
+    /// Tries one device: a look that other calls do not see, the claim, and NVML last,
+    /// while the claim keeps others away.
+    pub fn try_device(
+        &mut self,
+        probe: &OfdLock,
+        device: &Device,
+    ) -> Result<Offer<Claim>, Failure> {
+        let claim =
+            match device_claim::claim(self.lock_file, probe, self.side, self.request, device)? {
+                Offer::Available(claim) => claim,
+                Offer::Rejected(why) => return Ok(Offer::Rejected(why)),
+            };
+        // A device that this call owns already is not asked about, nor who uses a device on
+        // which others have their shares: these make it busy.
+        let part = !claim.units().is_whole();
+        if part && let Some(why) = self.objection_to_part(probe, device)? {
+            return Ok(Offer::Rejected(why));
+        }
+        if self.request.cover.is_some() || (part && shared(probe, device)?) {
+            return Ok(Offer::Available(claim));
+        }
+        let usage = self.node.nvml()?.usage(device, Detail::Uuid)?;
+        Ok(match rejection_report::objection(usage) {
+            None => Offer::Available(claim),
+            // Another sharer may have begun while NVML was asked: then it is this one that
+            // makes it busy.
+            Some(Rejected::Busy(_)) if part && shared(probe, device)? => Offer::Available(claim),
+            Some(why) => Offer::Rejected(why),
+        })
+    }
+}
+
+/// Why a second share of a device is not handed out.
+const ONE_PROGRAM: &str = "compute mode Exclusive_Process: one program at a time, and another one has its share; --mps shares it";
+
+/// Whether a part of the device is confirmed.
+fn shared(probe: &OfdLock, device: &Device) -> Result<bool, Failure> {
+    Ok(
+        !Occupancy::read(probe, Level::Outer, Span::of(&device.uuid))?
+            .confirmed
+            .is_empty(),
+    )
+}

@@ -1,0 +1,102 @@
+//! From a request and a device to a claim on the lock: how much of it, among whom, and
+//! whether its users allow another one. NVML is not asked here; a claim that is given
+//! back keeps others away while it is.
+
+use crate::choice::rejection_report::{Offer, Rejected};
+use crate::pool::Portion;
+use crate::request::Request;
+use getgpu_lock::{
+    Attempt, Claim, ClaimSpec, Held, Level, LockFile, Occupancy, OfdLock, Side, Span, claim,
+    occupancy,
+};
+use getgpu_model::{Device, Failure, Units};
+
+/// A device that this call has claimed and may confirm.
+#[derive(Debug)]
+pub struct Picked {
+    pub device: Device,
+    /// The claim on it; dropping it gives the device up.
+    pub claim: Claim,
+}
+
+/// Claims what the request wants of `device`, or tells why not.
+pub fn claim(
+    lock_file: &LockFile,
+    probe: &OfdLock,
+    side: Side,
+    request: &Request,
+    device: &Device,
+) -> Result<Offer<Claim>, Failure> {
+    let span = Span::of(&device.uuid);
+    let units = match units(probe, request, device)? {
+        Offer::Available(units) => units,
+        Offer::Rejected(why) => return Ok(Offer::Rejected(why)),
+    };
+    let spec = ClaimSpec {
+        side,
+        level: request.level(),
+        units,
+    };
+    Ok(match claim::try_claim(lock_file, &spec, span)? {
+        Attempt::Got(claim) => Offer::Available(claim),
+        // What was free a moment ago is not; of a part there may be room beside it.
+        Attempt::Taken | Attempt::Tentative => Offer::Rejected(Rejected::Tentative),
+    })
+}
+
+/// Which units can be had now. Takes nothing.
+pub fn units(probe: &OfdLock, request: &Request, device: &Device) -> Result<Offer<Units>, Failure> {
+    let span = Span::of(&device.uuid);
+    let level = request.level();
+    let (ours, portion) = request.portion(device);
+    let wanted = match portion {
+        Portion::All => None,
+        Portion::Units(wanted) => Some(wanted),
+        Portion::TooLarge => return Ok(Offer::Rejected(Rejected::NoRoom)),
+    };
+    if wanted.is_none() && level == Level::Outer {
+        // The usual case, in two questions.
+        return Ok(unless_held(occupancy::seen(probe, span)?, ours));
+    }
+    let taken = Occupancy::read(probe, level, span)?;
+    let Some(wanted) = wanted else {
+        return Ok(unless_held(taken.held(&ours), ours));
+    };
+    Ok(match ours.difference(&taken.all()).first(wanted) {
+        Some(room) => Offer::Available(room),
+        // There is room as soon as the tentative claims give way.
+        None if ours.difference(&taken.confirmed).count() >= wanted => {
+            Offer::Rejected(Rejected::Tentative)
+        }
+        None => Offer::Rejected(Rejected::NoRoom),
+    })
+}
+
+/// Whether the request had room on the device if no process held the units `leaving`.
+pub fn fits_without(
+    probe: &OfdLock,
+    request: &Request,
+    device: &Device,
+    leaving: &Units,
+) -> Result<bool, Failure> {
+    if leaving.is_empty() {
+        return Ok(false);
+    }
+    let (ours, portion) = request.portion(device);
+    let wanted = match portion {
+        Portion::All => ours.count(),
+        Portion::Units(wanted) => wanted,
+        Portion::TooLarge => return Ok(false),
+    };
+    let taken = Occupancy::read(probe, request.level(), Span::of(&device.uuid))?.all();
+    let free = ours.difference(&taken.difference(leaving));
+    Ok(free.count() >= wanted)
+}
+
+fn unless_held(held: Option<Held>, units: Units) -> Offer<Units> {
+    match held {
+        None => Offer::Available(units),
+        Some(Held::Confirmed) => Offer::Rejected(Rejected::Taken),
+        Some(Held::Tentative) => Offer::Rejected(Rejected::Tentative),
+    }
+}

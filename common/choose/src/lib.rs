@@ -1,0 +1,34 @@
+//! One call: what it asks for, which devices it may choose from, what it owns already, the choice, and the queue.
+//!
+//! Start at `Selection`, one look at the node, then `Chooser`, which claims free devices, and `queue`, which waits
+//! for them.
+//!
+//! Invariant: getgpu and cudawrap choose by this crate alone, so that both mean the same devices.
+#![allow(missing_docs)]
+
+pub mod choice;
+mod index_order;
+mod node_lock;
+mod ownership;
+mod pool;
+pub mod queue;
+mod request;
+mod select;
+pub mod syslog;
+
+pub use choice::cap::{Admission, Guard};
+pub use choice::chooser::{Chooser, Claimed};
+pub use choice::device_claim::Picked;
+pub use choice::rejection_report::{Offer, Rejected};
+pub use index_order::{IndexOrder, Indexed};
+pub use node_lock::find_lock_file;
+pub use ownership::{Basis, Cover, Decision};
+pub use pool::{Filter, Outside, Portion};
+pub use queue::lingering::MARGIN;
+pub use queue::outlook::Outlook;
+pub use queue::queued::{Queued, queued};
+pub use queue::{Availability, Progress, Seeker, Tried, Waiter};
+pub use request::grant::Grant;
+pub use request::{Request, WITHOUT_GRANT};
+pub use select::{Observer, Queueing, Selected, Selection};
+pub use syslog::Record;

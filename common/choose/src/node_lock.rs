@@ -1,0 +1,49 @@
+//! Finding the lock for one call, and saying what it means where it is not the host's.
+//! Without a lock place nothing is handed out.
+
+use std::path::Path;
+
+use getgpu_linux::{LockOrigin, procfs::namespaces};
+use getgpu_lock::{HOST_LOCK, LockFile};
+use getgpu_model::{Failure, Kind};
+use getgpu_settings::{Environment, Settings, Unshared};
+
+/// Finds the lock and says, where it is not the host's, what that means. `quiet`: a
+/// wrapped program says nothing.
+pub fn find_lock_file(
+    settings: &Settings,
+    environment: &Environment,
+    diag: &getgpu_model::Diag,
+    quiet: bool,
+) -> Result<LockFile, Failure> {
+    let lock_file = LockFile::find(environment.lock.clone(), settings.lock.clone())?;
+    let private = lock_file.origin == LockOrigin::Private;
+    // In a container a private lock is the container's: what the site says of locks that
+    // are not the host's holds for it too.
+    if private && namespaces::host_pids() {
+        if !quiet && settings.unshared != Unshared::Quiet {
+            diag.warn(&format!(
+                "no /run/getgpu on this node: {} excludes only your own programs",
+                lock_file.path.display()
+            ));
+        }
+        return Ok(lock_file);
+    }
+    if settings.unshared == Unshared::Quiet || getgpu_lock::host_sharing::with_host(&lock_file) {
+        return Ok(lock_file);
+    }
+    let missing = Path::new(HOST_LOCK);
+    let path = if private { missing } else { &lock_file.path };
+    let directory = path.parent().unwrap_or(path).display().to_string();
+    let text =
+        format!("{directory}: not shared with the host: devices given elsewhere are not excluded");
+    let hint = format!("mount {directory}");
+    if settings.unshared == Unshared::Fail {
+        return Err(Failure::new(Kind::LockPlace, text).hint(hint));
+    }
+    if !quiet {
+        diag.warn(&text);
+        diag.hint(&hint);
+    }
+    Ok(lock_file)
+}

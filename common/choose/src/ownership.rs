@@ -1,0 +1,326 @@
+//! What a call owns already: one decision, pure over what was read from the kernel, for
+//! getgpu and cudawrap alike. The reading is at the end of the file; proof is always
+//! fdinfo, and without proof a device belongs to another user.
+
+use getgpu_linux::{
+    OwnLock,
+    procfs::{ancestry, fdinfo},
+};
+use getgpu_lock::{HolderArgs, HolderProcess, LockFile, OfdLock, Span, ownership_proof};
+use getgpu_model::{Failure, Kind, Units, Uuid};
+
+/// How a call came to own something.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum Basis {
+    /// Descriptors with a lease, inherited from the process that executed this one.
+    InheritedLease,
+    /// A lease of an ancestor of our uid, which closed our copy of its descriptors.
+    AncestorLease,
+    /// A reservation of our uid.
+    Reservation(Box<HolderProcess>),
+}
+
+/// Something that the call may own, as it was read.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Candidate {
+    /// How this call came to own it.
+    pub basis: Basis,
+    /// The devices, with the units of each that are proven.
+    pub devices: Vec<(Uuid, Units)>,
+    /// Generations from this process up to the one that it was made for; `usize::MAX` for
+    /// one that is no ancestor.
+    pub distance: usize,
+    /// Another program has a lease on its units.
+    pub in_use: bool,
+}
+
+impl Candidate {
+    /// The lowest is used.
+    fn order(&self, cover: &Cover) -> impl Ord + use<> {
+        let by_lease = matches!(self.basis, Basis::InheritedLease | Basis::AncestorLease);
+        // The smallest is the innermost: a second `$(getgpu)` under a first.
+        let units: i64 = cover.devices.iter().map(|(_, units)| units.count()).sum();
+        // A process takes its lease inside what was reserved for it.
+        let is_lease = match &self.basis {
+            Basis::Reservation(holder) => holder.args.lessee().is_some(),
+            Basis::InheritedLease | Basis::AncestorLease => true,
+        };
+        (
+            !by_lease,
+            self.distance,
+            !is_lease,
+            self.in_use,
+            self.devices.len(),
+            units,
+        )
+    }
+}
+
+/// What the call asks for.
+pub struct OwnershipQuestion<'a> {
+    /// The devices of the grant.
+    pub grant: &'a [Uuid],
+    /// The grant names them by their full UUIDs, as getgpu prints them.
+    pub by_uuid: bool,
+    /// How many different devices.
+    pub count: usize,
+    /// Whether a share of each is asked for.
+    pub share: bool,
+    /// Whether all of these units of a device are wanted, and not a part of them.
+    pub wants_all: &'a dyn Fn(&Uuid, &Units) -> bool,
+}
+
+/// Which parts of a grant's devices this call owns already.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Cover {
+    /// How this call came to own it.
+    pub basis: Basis,
+    /// Every device of the grant, with our units of it.
+    pub devices: Vec<(Uuid, Units)>,
+}
+
+/// What a call does about what it owns.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum Decision {
+    /// It owns nothing of this: it chooses among what is free for all.
+    Nothing,
+    /// It wants all that it owns: nothing is chosen. getgpu prints it again, cudawrap
+    /// leases it.
+    All(Cover),
+    /// It wants fewer devices, or less of them, than it owns: it chooses inside.
+    Inside(Cover),
+}
+
+impl Decision {
+    /// The parts of the grant that this call owns already.
+    pub fn cover(self) -> Option<Cover> {
+        match self {
+            Self::All(cover) | Self::Inside(cover) => Some(cover),
+            Self::Nothing => None,
+        }
+    }
+}
+
+/// Decides. A lease comes before a reservation, since a program that runs under a lease
+/// was given just that. Of several reservations the one made for the nearest ancestor
+/// comes first, then one that is not used yet, then the smallest.
+pub fn decide(question: &OwnershipQuestion<'_>, candidates: &[Candidate]) -> Decision {
+    let covering: Vec<(&Candidate, Cover)> = candidates
+        .iter()
+        .filter_map(|candidate| Some((candidate, cover(candidate, question.grant)?)))
+        .collect();
+    let around = covering.iter().filter(|(candidate, cover)| {
+        let for_one_program = question.share && is_for_one_program(candidate, cover, &covering);
+        !for_one_program
+            && (wants_all(question, cover) || !is_a_siblings_part(candidate, cover, question))
+    });
+    match around.min_by_key(|(candidate, cover)| candidate.order(cover)) {
+        None => Decision::Nothing,
+        Some((_, cover)) if wants_all(question, cover) => Decision::All(cover.clone()),
+        Some((_, cover)) => Decision::Inside(cover.clone()),
+    }
+}
+
+/// Whether all that a candidate has is wanted, and nothing else.
+fn wants_all(question: &OwnershipQuestion<'_>, cover: &Cover) -> bool {
+    let mut devices = cover.devices.iter();
+    cover.devices.len() == question.count
+        && devices.all(|(uuid, units)| (question.wants_all)(uuid, units))
+}
+
+/// Whether a reservation is a program's part of one that this call owns too: it is not
+/// divided any further, and a call that asks for a share takes it beside.
+fn is_for_one_program(
+    candidate: &Candidate,
+    cover: &Cover,
+    covering: &[(&Candidate, Cover)],
+) -> bool {
+    let Basis::Reservation(holder) = &candidate.basis else {
+        return false;
+    };
+    holder.args.is_plain() && covering.iter().any(|(_, outer)| outer.encloses(cover))
+}
+
+/// Whether a part of a device is a sibling's, beside which there may be room for this
+/// call's, and not one around this call to choose inside of. Several tasks with one grant
+/// each reserve their part of it: the grant does not come from any of these.
+fn is_a_siblings_part(
+    candidate: &Candidate,
+    cover: &Cover,
+    question: &OwnershipQuestion<'_>,
+) -> bool {
+    let Basis::Reservation(holder) = &candidate.basis else {
+        return false;
+    };
+    let held_for_another = holder.args.held_for().is_some() && candidate.distance == usize::MAX;
+    let part = cover.devices.iter().any(|(_, units)| !units.is_whole());
+    part && (!question.by_uuid || held_for_another)
+}
+
+/// What a candidate has of every device of the grant; `None` if it lacks one of them.
+fn cover(candidate: &Candidate, grant: &[Uuid]) -> Option<Cover> {
+    let devices = grant
+        .iter()
+        .map(|uuid| {
+            let (_, units) = candidate
+                .devices
+                .iter()
+                .find(|(known, units)| known == uuid && !units.is_empty())?;
+            Some((uuid.clone(), units.clone()))
+        })
+        .collect::<Option<Vec<_>>>()
+        .filter(|devices| !devices.is_empty())?;
+    Some(Cover {
+        basis: candidate.basis.clone(),
+        devices,
+    })
+}
+
+impl Cover {
+    /// Whether it is a reservation, so that the lease ranges of its units are free for
+    /// one program.
+    pub const fn is_reservation(&self) -> bool {
+        matches!(self.basis, Basis::Reservation(_))
+    }
+
+    /// Whether it has all that `inner` has, and more of each device.
+    fn encloses(&self, inner: &Self) -> bool {
+        inner.devices.iter().all(|(uuid, units)| {
+            self.units(uuid).is_some_and(|around| {
+                units.difference(around).is_empty() && !around.difference(units).is_empty()
+            })
+        })
+    }
+
+    /// Our units of a device.
+    pub fn units(&self, uuid: &Uuid) -> Option<&Units> {
+        self.devices
+            .iter()
+            .find(|(known, _)| known == uuid)
+            .map(|(_, units)| units)
+    }
+
+    /// Confirms, after something inside was confirmed, that the enclosing reservation or
+    /// lease survived. If it ended before that, another program may have been given the
+    /// device in between.
+    ///
+    /// # Errors
+    ///
+    /// It has ended: nothing inside it may be used.
+    pub fn confirm(&self, lock_file: &LockFile) -> Result<(), Failure> {
+        let held = match &self.basis {
+            // The descriptors are our own: they end with us.
+            Basis::InheritedLease => true,
+            Basis::AncestorLease => {
+                let locks = ownership_proof::ancestors_locks();
+                self.devices.iter().all(|(uuid, units)| {
+                    units
+                        .difference(&ownership_proof::leased(&locks, lock_file, uuid))
+                        .is_empty()
+                })
+            }
+            Basis::Reservation(holder) => ownership_proof::proven(lock_file, holder),
+        };
+        if held {
+            return Ok(());
+        }
+        Err(Failure::new(
+            Kind::NoneFree,
+            "your reservation ended while a device was being chosen from it",
+        )
+        .hint("ask again"))
+    }
+}
+
+/// Reads what this call may own of the devices of a grant, the cheap evidence first, and
+/// decides.
+///
+/// `lease_of`: a process that asks for a lease of its own (`HolderArgs::is_lease_beside`).
+pub fn of_grant(
+    lock_file: &LockFile,
+    question: &OwnershipQuestion<'_>,
+    lease_of: Option<i32>,
+) -> Decision {
+    let grant = question.grant;
+    let evidence: [&dyn Fn() -> Vec<Candidate>; 3] = [
+        &|| {
+            lease(
+                Basis::InheritedLease,
+                grant,
+                lock_file,
+                // Before this process leases anything, those that it inherited.
+                &fdinfo::confirmed_locks("self"),
+            )
+        },
+        &|| {
+            lease(
+                Basis::AncestorLease,
+                grant,
+                lock_file,
+                &ownership_proof::ancestors_locks(),
+            )
+        },
+        &|| reservations(lock_file, grant, lease_of),
+    ];
+    // Leases come first in the decision too, so what is read later could not change it.
+    let decisions = evidence.iter().map(|read| decide(question, &read()));
+    decisions
+        .into_iter()
+        .find(|decision| *decision != Decision::Nothing)
+        .unwrap_or(Decision::Nothing)
+}
+
+fn lease(basis: Basis, grant: &[Uuid], lock_file: &LockFile, locks: &[OwnLock]) -> Vec<Candidate> {
+    let devices = grant
+        .iter()
+        .map(|uuid| {
+            (
+                uuid.clone(),
+                ownership_proof::leased(locks, lock_file, uuid),
+            )
+        })
+        .collect();
+    vec![Candidate {
+        basis,
+        devices,
+        distance: 0,
+        in_use: false,
+    }]
+}
+
+fn reservations(lock_file: &LockFile, grant: &[Uuid], lease_of: Option<i32>) -> Vec<Candidate> {
+    let lineage = ancestry::lineage();
+    let uid = nix::unistd::geteuid().as_raw();
+    let holders = ownership_proof::reservations(lock_file, Some(uid), &|args: &HolderArgs| {
+        grant.iter().all(|uuid| args.devices.contains(uuid))
+            && !args.is_lease_beside(&lineage, lease_of)
+    });
+    let probe = lock_file.open().ok();
+    holders
+        .into_iter()
+        .map(|holder| {
+            let devices = ownership_proof::reserved(lock_file, &holder);
+            let in_use = devices.iter().any(|(uuid, units)| {
+                let probe = probe.as_ref().filter(|_| grant.contains(uuid));
+                probe.is_some_and(|probe| is_leased(probe, uuid, units))
+            });
+            Candidate {
+                distance: holder.args.distance(&lineage),
+                in_use,
+                devices,
+                basis: Basis::Reservation(Box::new(holder)),
+            }
+        })
+        .collect()
+}
+
+/// Whether any of these units is leased; what cannot be asked counts as leased.
+fn is_leased(probe: &OfdLock, uuid: &Uuid, units: &Units) -> bool {
+    units
+        .at(Span::of(uuid).lease())
+        .any(|range| !matches!(probe.conflict(range), Ok(None)))
+}
+
+#[cfg(test)]
+#[path = "ownership_tests.rs"]
+mod tests;

@@ -1,0 +1,334 @@
+//! The pool: which devices one call may choose from, and for each other one the reason
+//! why not. Pure. Usable, allowed, not excluded, inside the grant, of the right type.
+
+use std::cmp::Ordering;
+use std::collections::BTreeMap;
+
+use getgpu_ask::Allowing;
+use getgpu_model::{Detail, Device, Inventory, Selector, Share, Units, Uuid, share};
+use getgpu_settings::{List, Type};
+
+/// What narrows the pool.
+#[derive(Clone, Debug, Default)]
+pub struct Filter {
+    pub kind: Type,
+    /// The site's list; none: all are allowed.
+    pub allowed: Option<List>,
+    /// Devices that are never chosen.
+    pub excluded: List,
+    /// The only device that a batch system granted: it is used although it is excluded.
+    pub granted_alone: Option<Uuid>,
+    /// The devices of the grant; none: no grant.
+    pub grant: Option<Vec<Uuid>>,
+    /// What a person can do where the grant leaves too little, as a hint.
+    pub grant_remedy: &'static str,
+    /// MIG profiles; empty: any.
+    pub profiles: Vec<String>,
+    /// The least memory, in bytes, of a device or of the share of it.
+    pub min_memory: Option<u64>,
+    /// The part of each device that is wanted; none: all of it.
+    pub share: Option<Share>,
+    /// The share comes from a settings file and says how much of a device is wanted: a
+    /// reserved part of a device that is no larger is used whole. Else the share was
+    /// asked for by this call, and divides such a part.
+    pub share_by_default: bool,
+    /// GPUs, or devices; empty: any.
+    pub gpus: Vec<Selector>,
+    /// Where files set what narrows the pool: `path:line`, by setting.
+    pub places: BTreeMap<&'static str, String>,
+}
+
+/// How much a call wants of the part of a device that it owns.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Portion {
+    /// All that this call owns.
+    All,
+    /// So many units, fewer than this call owns.
+    Units(i64),
+    /// More than this call owns, or NVML does not tell how much memory the device has.
+    TooLarge,
+}
+
+/// Why a device is not in the pool.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Outside {
+    /// This process may not open its nodes.
+    NotUsable,
+    /// Not on the site's list.
+    NotAllowed,
+    /// On the list of devices that are never chosen.
+    Excluded,
+    /// Not named by CUDA_VISIBLE_DEVICES.
+    NotGranted,
+    /// A MIG device where whole GPUs are wanted, or the other way round.
+    WrongType,
+    /// Not on one of the GPUs asked for.
+    OtherGpu,
+    /// Not of one of the profiles asked for.
+    OtherProfile,
+    /// Less memory than asked for.
+    TooSmall,
+    /// Memory was asked for, and NVML does not report how much it has.
+    UnknownMemory,
+    /// It does not answer, so that nothing is known of it.
+    Silent,
+}
+
+impl Outside {
+    /// The reason as a person reads it.
+    pub const fn text(self) -> &'static str {
+        match self {
+            Self::NotUsable => "not usable: this process may not open its device nodes",
+            Self::NotAllowed => "not on the site's list of allowed devices",
+            Self::Excluded => "excluded by the administrator",
+            Self::NotGranted => "outside CUDA_VISIBLE_DEVICES",
+            Self::WrongType => "not of the type asked for",
+            Self::OtherGpu => "not on the GPU asked for",
+            Self::OtherProfile => "not of the profile asked for",
+            Self::TooSmall => "smaller than asked for",
+            Self::Silent => "not answering",
+            Self::UnknownMemory => "of unknown memory: NVML does not report any",
+        }
+    }
+
+    /// The settings that can be behind it.
+    const fn settings(self) -> &'static [&'static str] {
+        match self {
+            Self::NotAllowed => &["allowed", "allowed_file"],
+            Self::Excluded => &["excluded"],
+            other => other.options(),
+        }
+    }
+
+    /// Those of them that are options of a call.
+    pub const fn options(self) -> &'static [&'static str] {
+        match self {
+            Self::WrongType => &["type"],
+            Self::OtherGpu => &["gpu"],
+            Self::OtherProfile => &["profile"],
+            Self::TooSmall | Self::UnknownMemory => &["min_memory", "share"],
+            Self::NotAllowed
+            | Self::Excluded
+            | Self::NotUsable
+            | Self::NotGranted
+            | Self::Silent => &[],
+        }
+    }
+}
+
+impl Filter {
+    /// Why a device is outside, with the setting and its place where a file says so.
+    pub fn reason(&self, outside: Outside) -> String {
+        let settings = outside.settings().iter();
+        match settings.filter_map(|name| self.place(name)).next() {
+            Some(place) => format!("{} ({place})", outside.text()),
+            None => outside.text().to_owned(),
+        }
+    }
+
+    /// ``setting `count` in /etc/getgpu/config.toml:3``, if a file sets it.
+    pub fn place(&self, setting: &str) -> Option<String> {
+        let place = self.places.get(setting)?;
+        Some(format!("setting `{setting}` in {place}"))
+    }
+
+    /// Whether a random slot may be drawn: nothing narrows the pool but what a device's
+    /// UUID alone can tell.
+    pub fn is_open(&self) -> bool {
+        let lists = self.allowed.is_none() && self.grant.is_none() && !self.excluded.needs_place();
+        lists && self.gpus.is_empty() && !self.by_size()
+    }
+
+    /// The NVML indices of the GPUs asked for, if all of them go by their index.
+    pub fn gpu_indices(&self) -> Option<Vec<u32>> {
+        let index = |gpu: &Selector| match gpu {
+            Selector::Index(index) => Some(*index),
+            _ => None,
+        };
+        self.gpus.iter().map(index).collect()
+    }
+
+    /// Whether sizes of devices decide, so that the smallest that fits goes first.
+    pub fn by_size(&self) -> bool {
+        !self.profiles.is_empty() || self.min_memory.is_some()
+    }
+
+    /// How much has to be known of each device.
+    pub fn detail(&self) -> Detail {
+        let sizes = self.by_size() || self.share.is_some_and(Share::needs_memory);
+        if sizes { Detail::Size } else { Detail::Place }
+    }
+
+    /// Whether the device has what the request asks for.
+    fn outside_request(&self, device: &Device) -> Option<Outside> {
+        let profile = device.profile.as_deref().unwrap_or("");
+        if !self.gpus.is_empty() && !self.gpus.iter().any(|gpu| on(gpu, device)) {
+            return Some(Outside::OtherGpu);
+        }
+        if !self.profiles.is_empty()
+            && !self
+                .profiles
+                .iter()
+                .any(|wanted| wanted.eq_ignore_ascii_case(profile))
+        {
+            return Some(Outside::OtherProfile);
+        }
+        if device.memory.is_none()
+            && (self.min_memory.is_some() || self.share.is_some_and(Share::needs_memory))
+        {
+            return Some(Outside::UnknownMemory);
+        }
+        // A share by size that is more than the device.
+        if self
+            .share
+            .is_some_and(|share| share.units(device.memory).is_none())
+        {
+            return Some(Outside::TooSmall);
+        }
+        let memory = device
+            .memory
+            .map(|total| self.share.map_or(total, |share| share.memory(total)));
+        let too_small = self
+            .min_memory
+            .is_some_and(|least| memory.is_none_or(|memory| memory < least));
+        too_small.then_some(Outside::TooSmall)
+    }
+
+    /// How much the share is of the units that we own of a device with `memory` bytes
+    /// (`None` if NVML does not report it). A fraction is one of these units, a size is
+    /// one of the device's memory.
+    pub fn portion(&self, ours: &Units, memory: Option<u64>) -> Portion {
+        let Some(share) = self.share else {
+            return Portion::All;
+        };
+        let Some(of_device) = share.units(memory) else {
+            return Portion::TooLarge;
+        };
+        let wanted = match share {
+            Share::Fraction { of, parts } if !self.share_by_default => {
+                share::fraction_of(ours.count(), of, parts)
+            }
+            _ => of_device,
+        };
+        match wanted.cmp(&ours.count()) {
+            Ordering::Less => Portion::Units(wanted),
+            Ordering::Equal => Portion::All,
+            Ordering::Greater if self.share_by_default => Portion::All,
+            Ordering::Greater => Portion::TooLarge,
+        }
+    }
+
+    /// Why the device is outside whatever its type, if it is.
+    fn outside_lists(&self, device: &Device) -> Option<Outside> {
+        if !device.usable {
+            return Some(Outside::NotUsable);
+        }
+        if self
+            .allowed
+            .as_ref()
+            .is_some_and(|list| !list.names(device))
+        {
+            return Some(Outside::NotAllowed);
+        }
+        if self
+            .grant
+            .as_ref()
+            .is_some_and(|grant| !grant.contains(&device.uuid))
+        {
+            return Some(Outside::NotGranted);
+        }
+        if self.excluded.names(device) && self.granted_alone.as_ref() != Some(&device.uuid) {
+            return Some(Outside::Excluded);
+        }
+        None
+    }
+
+    /// Whether programs may run on the device: usable, allowed, inside the grant.
+    pub fn allows(&self, device: &Device) -> bool {
+        self.outside_lists(device).is_none()
+    }
+
+    /// Whether a device that was drawn alone is in the pool. `Auto` takes no whole GPU
+    /// here: that needs a look at all.
+    pub fn takes(&self, device: &Device) -> bool {
+        let kind = match self.kind {
+            Type::Auto | Type::Mig => device.slot.is_some(),
+            Type::Gpu => device.slot.is_none(),
+            Type::Any => true,
+        };
+        kind && self.outside_lists(device).is_none()
+    }
+
+    /// The devices of the pool, in the order of the inventory.
+    pub fn pool<'a>(&self, inventory: &'a Inventory) -> impl Iterator<Item = &'a Device> + use<'a> {
+        let sorted = self.sort(inventory);
+        inventory
+            .devices
+            .iter()
+            .zip(sorted)
+            .filter(|(_, out)| out.is_none())
+            .map(|(device, _)| device)
+    }
+
+    /// Every device with the reason why it is not in the pool, in the order of the
+    /// inventory.
+    pub fn sort(&self, inventory: &Inventory) -> Vec<Option<Outside>> {
+        let mut outside: Vec<_> = inventory
+            .devices
+            .iter()
+            .map(|device| {
+                self.outside_lists(device)
+                    .or_else(|| self.outside_request(device))
+            })
+            .collect();
+        let any_mig = inventory
+            .devices
+            .iter()
+            .zip(&outside)
+            .any(|(device, out)| counts_for_type(*out) && device.slot.is_some());
+        let mig_wanted = match self.kind {
+            Type::Any => return outside,
+            Type::Auto => any_mig,
+            Type::Mig => true,
+            Type::Gpu => false,
+        };
+        for (device, out) in inventory.devices.iter().zip(&mut outside) {
+            if counts_for_type(*out) && device.slot.is_some() != mig_wanted {
+                *out = Some(Outside::WrongType);
+            }
+        }
+        outside
+    }
+}
+
+impl Allowing for Filter {
+    fn allows(&self, device: &Device) -> bool {
+        Self::allows(self, device)
+    }
+}
+
+/// Whether a device decides of which type the pool is, which draining does not change.
+const fn counts_for_type(outside: Option<Outside>) -> bool {
+    matches!(outside, None | Some(Outside::Excluded))
+}
+
+/// Whether a device is, or is on, what `--gpu` names.
+fn on(gpu: &Selector, device: &Device) -> bool {
+    match gpu {
+        Selector::Index(index) => *index == device.gpu,
+        Selector::OldMig { gpu, gi, ci } if device.gpu_uuid.as_ref() == Some(gpu) => {
+            device.instance == Some((*gi, *ci))
+        }
+        named => {
+            named.names(&device.uuid)
+                || device
+                    .gpu_uuid
+                    .as_ref()
+                    .is_some_and(|uuid| named.names(uuid))
+        }
+    }
+}
+
+#[cfg(test)]
+#[path = "pool_tests.rs"]
+mod tests;

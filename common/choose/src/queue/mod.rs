@@ -1,0 +1,24 @@
+//! The queue of waiters: served in order of arrival, across users and programs, by locks
+//! alone, so that a killed waiter blocks no other. `ticket` is a place in the queue,
+//! `waiter` waits for its turn and then for a device, `retry_schedule` tells when to try
+//! one again, `stalled_head` when the head tries none, `progress` says so, `queued` lists
+//! who waits, `lingering` finds reservations that are about to end, `outlook` tells when
+//! devices may become free.
+
+pub mod lingering;
+pub mod outlook;
+#[cfg(test)]
+mod private_lock;
+pub mod progress;
+pub mod queued;
+pub mod retry_schedule;
+pub mod search;
+pub mod stalled_head;
+pub mod ticket;
+pub mod waiter;
+
+pub use progress::Progress;
+pub use retry_schedule::Availability;
+pub use search::{Search, availability};
+pub use ticket::{Ticket, taken_by, waiting};
+pub use waiter::{Patience, Seeker, Tried, Waiter};

@@ -1,0 +1,48 @@
+//! What a waiter may expect, as far as it is known: since when the device that is held for
+//! longest is held, and when the first hold with a time limit ends. Nothing is guessed.
+
+use std::time::Duration;
+
+use getgpu_lock::{Holder, LockFile, OfdLock, Span, holders};
+use getgpu_model::{
+    Device,
+    quantity::{brief, unix_seconds},
+};
+
+/// Both in Unix seconds.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct Outlook {
+    pub held_since: Option<u64>,
+    pub ends_at: Option<u64>,
+}
+
+impl Outlook {
+    /// Of these devices. Those whose holders cannot be read say nothing.
+    pub fn of<'d>(
+        lock_file: &LockFile,
+        probe: &OfdLock,
+        devices: impl Iterator<Item = &'d Device>,
+    ) -> Self {
+        let held =
+            devices.filter_map(|d| holders::holdings(lock_file, probe, Span::of(&d.uuid)).ok());
+        let holders: Vec<Holder> = held.flat_map(|held| held.holders).collect();
+        Self {
+            held_since: holders.iter().filter_map(|holder| holder.since).min(),
+            ends_at: holders.iter().filter_map(|holder| holder.until).min(),
+        }
+    }
+
+    /// `, longest held for 2 h, one ends in 45 min`; nothing where nothing is known.
+    pub fn text(self) -> String {
+        let now = unix_seconds();
+        let held = self.held_since.map(|since| {
+            let time = Duration::from_secs(now.saturating_sub(since));
+            format!(", longest held for {}", brief(time))
+        });
+        let ends = self.ends_at.map(|until| {
+            let time = Duration::from_secs(until.saturating_sub(now));
+            format!(", one ends in {}", brief(time))
+        });
+        held.unwrap_or_default() + &ends.unwrap_or_default()
+    }
+}

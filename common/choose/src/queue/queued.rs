@@ -1,0 +1,105 @@
+//! Who waits, for people: the processes that have signed their ticket, with what they
+//! were started with. Any user can lock such a byte, so nothing is decided by it.
+
+use serde::Serialize;
+
+use getgpu_auto::WORKER_OPTION;
+use getgpu_linux::{CommandLines, Stat, procfs};
+use getgpu_lock::{Held, OfdLock, holders, layout};
+use getgpu_model::Failure;
+
+/// More waiters than this are not listed.
+const MOST: usize = 2000;
+/// A process that waits for a device.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize)]
+pub struct Queued {
+    pub pid: i32,
+    pub uid: u32,
+    pub user: String,
+    /// What it was started with; only its name where that cannot be read.
+    pub command: String,
+    /// When it started, in Unix seconds.
+    pub since: Option<u64>,
+}
+
+/// The processes that wait, in the order in which they started.
+pub fn queued(probe: &OfdLock) -> Result<Vec<Queued>, Failure> {
+    let region = layout::waiter_pids();
+    let command_lines = CommandLines::start();
+    let mut found = Vec::new();
+    for conflict in probe.conflicts(region, MOST)?.found {
+        if conflict.held != Held::Confirmed {
+            continue;
+        }
+        for offset in (conflict.range.start()..conflict.range.end()).take(MOST) {
+            let pid = i32::try_from(offset - region.start()).unwrap_or(0);
+            if let Some(stat) = Stat::read(pid).filter(waits) {
+                found.extend(procfs::euid(pid).map(|uid| (stat, uid)));
+            }
+        }
+    }
+    found.sort_by_key(|(stat, _)| (stat.start, stat.pid));
+    Ok(found
+        .into_iter()
+        .map(|(stat, uid)| {
+            let words = words(&command_lines.command_line(stat.pid, uid));
+            let (pid, command) = waits_for(&stat, &words);
+            Queued {
+                pid,
+                uid,
+                user: procfs::user_name(uid),
+                command,
+                since: holders::since(&stat),
+            }
+        })
+        .collect())
+}
+
+/// The process that is to have the device, and its command: a program at its first CUDA
+/// call has another process wait for it (`hook`).
+fn waits_for(stat: &Stat, words: &[String]) -> (i32, String) {
+    match words {
+        [_, option, pid, program, ..] if option == WORKER_OPTION => {
+            (pid.parse().unwrap_or(stat.pid), program.clone())
+        }
+        [] => (stat.pid, stat.comm.clone()),
+        words => (stat.pid, words.join(" ")),
+    }
+}
+
+/// Whether it is getgpu or cudawrap, before it becomes the user's program.
+fn waits(stat: &Stat) -> bool {
+    stat.alive() && procfs::is_getgpu_or_cudawrap(stat.pid, &stat.comm)
+        || procfs::program_name(stat.pid, &stat.comm) != stat.comm
+}
+
+fn words(bytes: &[u8]) -> Vec<String> {
+    bytes
+        .split(|byte| *byte == 0)
+        .filter(|word| !word.is_empty())
+        .map(|word| String::from_utf8_lossy(word).into_owned())
+        .collect()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_program_that_another_process_waits_for_is_shown_itself() {
+        let stat = Stat::read(std::process::id() as i32).unwrap();
+        let shown = |words: &[&str]| {
+            let words: Vec<String> = words.iter().map(|word| (*word).to_owned()).collect();
+            waits_for(&stat, &words)
+        };
+        assert_eq!(
+            shown(&["cudawrap", WORKER_OPTION, "77", "/opt/app", "one-thread"]),
+            (77, "/opt/app".to_owned())
+        );
+        assert_eq!(
+            shown(&["getgpu", "--wait"]),
+            (stat.pid, "getgpu --wait".into())
+        );
+        assert_eq!(shown(&[]), (stat.pid, stat.comm.clone()));
+    }
+}

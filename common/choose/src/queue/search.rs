@@ -1,0 +1,290 @@
+//! A waiter's search among the devices of the node: what has room on the lock, and the
+//! choice as one that does not wait would make it. NVML is opened for an attempt and
+//! closed behind it, so that a waiter keeps no GPU open.
+
+use std::rc::Rc;
+use std::time::{Duration, Instant};
+
+use nix::sys::signal::Signal;
+
+use super::lingering::{self, Prospect};
+use super::outlook::Outlook;
+use super::{Availability, Seeker, Tried};
+use crate::choice::chooser::{Chooser, Claimed, Outcome};
+use crate::choice::rejection_report::{self, Offer, Rejected, RejectionReport};
+use crate::choice::{cap, device_claim};
+use crate::request::Request;
+use getgpu_ask::Node;
+use getgpu_linux::BlockedSignals;
+use getgpu_lock::{LockFile, OfdLock, Side};
+use getgpu_model::{Device, Failure, Inventory, Kind, Uuid, quantity};
+use getgpu_settings::{Environment, Loaded, allowed};
+
+/// The node is listed again so often by the head of the queue, should it have been
+/// re-partitioned.
+const RELIST: Duration = Duration::from_secs(30);
+/// After it could not be listed, or NVML did not tell about one of the devices.
+const RELIST_AGAIN: Duration = Duration::from_secs(5);
+/// The site's list of excluded devices is read again so often.
+const REREAD: Duration = Duration::from_secs(1);
+/// So many attempts in a row may fail for NVML's sake.
+const FAILURES: u32 = 3;
+
+pub struct Search<'a, 'n> {
+    lock_file: &'a LockFile,
+    side: Side,
+    /// What is asked for; what this call owns is found out anew at each attempt.
+    request: &'a mut Request,
+    /// The node, as it was listed last.
+    node: &'a mut Node<'n>,
+    inventory: Rc<Inventory>,
+    /// Where the settings are read again from.
+    environment: &'a Environment,
+    /// When the node is listed anew, and when settings were read.
+    relist_at: Instant,
+    read: Instant,
+    failures: u32,
+    rejected: Vec<(Device, Rejected)>,
+}
+
+impl<'a, 'n> Search<'a, 'n> {
+    /// A search that begins with what is known of the node.
+    ///
+    /// # Errors
+    ///
+    /// Nothing is known of it, and NVML does not list it.
+    pub fn new(
+        lock_file: &'a LockFile,
+        side: Side,
+        request: &'a mut Request,
+        node: &'a mut Node<'n>,
+        environment: &'a Environment,
+    ) -> Result<Self, Failure> {
+        Ok(Self {
+            lock_file,
+            side,
+            inventory: node.inventory(request.look())?,
+            request,
+            node,
+            environment,
+            relist_at: Instant::now() + RELIST,
+            read: Instant::now(),
+            failures: 0,
+            rejected: Vec::new(),
+        })
+    }
+
+    /// An administrator may drain a device while others wait for it. What cannot be read
+    /// leaves all as it was.
+    ///
+    /// # Errors
+    ///
+    /// Too few devices are left to wait for.
+    fn reread(&mut self) -> Result<(), Failure> {
+        if self.read.elapsed() < REREAD {
+            return Ok(());
+        }
+        self.read = Instant::now();
+        if let Ok(loaded) = Loaded::read(self.environment, None) {
+            self.request.filter.excluded = allowed::excluded(&loaded.settings);
+        }
+        let (filter, count) = (&self.request.filter, self.request.count);
+        rejection_report::pool(filter, &self.inventory, count).map(drop)
+    }
+
+    /// One choice, with a session of its own that ends with the answer.
+    fn choose(&mut self, may: &dyn Fn(&Uuid) -> bool) -> Result<Outcome, Failure> {
+        let relist = self.stale();
+        // The enclosing reservation may have begun or ended since the waiting began.
+        let owned = self.request.owned(self.lock_file, Some(&self.inventory));
+        self.request.cover = owned.cover();
+        let probe = self.lock_file.open()?;
+        self.node.ask(|node| {
+            if relist {
+                self.inventory = node.relist(self.request.look())?;
+                self.relist_at = Instant::now() + RELIST;
+            }
+            Chooser {
+                node,
+                lock_file: self.lock_file,
+                side: self.side,
+                request: self.request,
+                skip: &|device: &Device| !may(&device.uuid),
+            }
+            .choose(&probe, &self.inventory)
+        })
+    }
+
+    /// Goes on after a failure of NVML's, unless there were too many in a row. Listing
+    /// anew is no hurry, and no reason to give up.
+    fn bear(&mut self, failure: Failure, listing: bool) -> Result<(), Failure> {
+        if failure.kind != Kind::Nvml || !(listing || self.failures + 1 < FAILURES) {
+            return Err(failure);
+        }
+        if listing {
+            self.relist_at = Instant::now() + RELIST_AGAIN;
+        } else {
+            self.failures += 1;
+        }
+        Ok(())
+    }
+
+    /// Of devices that were left alone this time, what was found before still holds.
+    fn note_rejected(&mut self, rejected: Vec<(Device, Rejected)>, may: &dyn Fn(&Uuid) -> bool) {
+        let before = std::mem::take(&mut self.rejected);
+        let kept = before.into_iter().filter(|(device, _)| !may(&device.uuid));
+        let new = rejected.into_iter().filter(|(device, _)| may(&device.uuid));
+        self.rejected = new.chain(kept).collect();
+    }
+
+    /// Why a device cannot be had now; [`Rejected::TooFew`] if it could be.
+    fn last_reason(&self, probe: &OfdLock, device: &Device) -> Rejected {
+        match device_claim::units(probe, self.request, device) {
+            // What NVML said counts only of devices that no process holds on the lock.
+            Ok(Offer::Available(_)) => {
+                let mut rejected = self.rejected.iter();
+                let known =
+                    rejected.find(|(known, why)| known.uuid == device.uuid && why.is_nvmls());
+                known.map_or(Rejected::TooFew, |(_, why)| why.clone())
+            }
+            Ok(Offer::Rejected(why)) => why,
+            Err(_) => Rejected::TooFew,
+        }
+    }
+
+    /// The devices that NVML shows in use, or does not tell about.
+    fn in_use(&self) -> Vec<Uuid> {
+        let busy = self.rejected.iter().filter(|(_, why)| why.is_nvmls());
+        busy.map(|(device, _)| device.uuid.clone()).collect()
+    }
+
+    /// Those of these devices whose GPU does not answer.
+    fn silent<'u>(&self, uuids: impl Iterator<Item = &'u Uuid>) -> Vec<Uuid> {
+        let of_silent_gpu = |uuid: &&Uuid| {
+            let device = self.inventory.device(uuid);
+            device.is_some_and(|device| self.node.is_silent(device.gpu))
+        };
+        uuids.filter(of_silent_gpu).cloned().collect()
+    }
+}
+
+impl Seeker for Search<'_, '_> {
+    type Found = Claimed;
+
+    fn availability(&mut self, probe: &OfdLock) -> Result<Availability, Failure> {
+        self.reread()?;
+        availability(
+            probe,
+            self.request,
+            self.request.filter.pool(&self.inventory),
+        )
+    }
+
+    fn wanted(&self) -> usize {
+        self.request.count
+    }
+
+    fn total(&self) -> usize {
+        self.request.filter.pool(&self.inventory).count()
+    }
+
+    fn attempt(&mut self, may: &dyn Fn(&Uuid) -> bool) -> Result<Tried<Self::Found>, Failure> {
+        let stale = self.stale();
+        // A process that stops now would keep a tentative claim: Ctrl-Z waits until that
+        // is decided.
+        let stops = [Signal::SIGTSTP, Signal::SIGTTIN, Signal::SIGTTOU];
+        let blocked = BlockedSignals::of(&stops.into_iter().collect());
+        let chosen = self.choose(may);
+        drop(blocked);
+        match chosen {
+            Ok(Outcome::Claimed(claimed)) => Ok(Tried::Found(claimed)),
+            Ok(Outcome::OverCap(failure)) => Ok(Tried::OverCap(failure)),
+            Ok(Outcome::NoneFree(rejected)) => {
+                self.failures = 0;
+                // The node may have been re-partitioned.
+                if rejected
+                    .iter()
+                    .any(|(_, why)| matches!(why, Rejected::Unknown(_)))
+                {
+                    self.relist_at = self.relist_at.min(Instant::now() + RELIST_AGAIN);
+                }
+                self.note_rejected(rejected, may);
+                let in_use = self.in_use();
+                let silent = self.silent(in_use.iter());
+                Ok(Tried::Busy { in_use, silent })
+            }
+            Err(failure) => {
+                self.bear(failure, stale)?;
+                let devices = self.inventory.devices.iter();
+                let in_use: Vec<Uuid> = devices.map(|d| d.uuid.clone()).collect();
+                let silent = self.silent(in_use.iter());
+                Ok(Tried::Busy { in_use, silent })
+            }
+        }
+    }
+
+    fn stale(&self) -> bool {
+        Instant::now() >= self.relist_at
+    }
+
+    fn lingers(&mut self, probe: &OfdLock) -> Result<bool, Failure> {
+        let prospect = if self.may_have_more(probe)? {
+            lingering::prospect(self.lock_file, probe, self.request, &self.inventory)?
+        } else {
+            lingering::prospect_within_limit(self.lock_file, probe, &self.inventory)?
+        };
+        Ok(prospect == Prospect::Lingering)
+    }
+
+    fn outlook(&self, probe: &OfdLock) -> Outlook {
+        let pool = self.request.filter.pool(&self.inventory);
+        Outlook::of(self.lock_file, probe, pool)
+    }
+
+    fn may_have_more(&mut self, probe: &OfdLock) -> Result<bool, Failure> {
+        cap::allows(self.lock_file, probe, &self.inventory, self.request)
+    }
+
+    fn in_vain(&mut self, probe: &OfdLock, waited: Duration) -> Failure {
+        // All were drained meanwhile.
+        if let Err(failure) =
+            rejection_report::pool(&self.request.filter, &self.inventory, self.request.count)
+        {
+            return failure;
+        }
+        let pool = self.request.filter.pool(&self.inventory);
+        let rejected: Vec<_> = pool
+            .map(|device| (device.clone(), self.last_reason(probe, device)))
+            .collect();
+        let free = rejected
+            .iter()
+            .filter(|(_, why)| *why == Rejected::TooFew)
+            .count();
+        let mut failure = RejectionReport::take(&rejected, probe).failure();
+        if free == rejected.len() {
+            let free = quantity::counted(free, "free device");
+            failure.message = format!("not served: the waiters before you have not taken {free}");
+        }
+        failure.message = format!("{}; waited {}", failure.message, quantity::waited(waited));
+        failure.hint("getgpu --list shows who holds what")
+    }
+}
+
+/// Which of these devices have room on the lock now for the request.
+pub fn availability<'d>(
+    probe: &OfdLock,
+    request: &Request,
+    devices: impl Iterator<Item = &'d Device>,
+) -> Result<Availability, Failure> {
+    let mut availability = Availability::default();
+    for device in devices {
+        match device_claim::units(probe, request, device)? {
+            Offer::Available(_) => availability.free.push(device.uuid.clone()),
+            Offer::Rejected(Rejected::Tentative) => {
+                availability.tentative.push(device.uuid.clone());
+            }
+            Offer::Rejected(_) => {}
+        }
+    }
+    Ok(availability)
+}

@@ -1,0 +1,71 @@
+//! Devices that no waiter of the queue takes: all of them have been stopped, and must not
+//! keep others from a free device. A head that is alive shows itself, since it tries
+//! every device that has room once a second, and keeps it while it asks NVML.
+
+use std::time::{Duration, Instant};
+
+use getgpu_model::{Failure, Uuid};
+
+/// So long a device has room and is not even claimed tentatively before it counts as left
+/// alone.
+pub const ALONE: Duration = Duration::from_millis(1300);
+/// Between two looks: a tentative claim lasts for some milliseconds at least.
+const PAUSE: Duration = Duration::from_millis(1);
+
+/// What of `rooms`, asked again and again for `time`, has room all along; nothing as soon
+/// as it is less than `wanted`.
+pub fn alone(
+    mut availability: impl FnMut() -> Result<Vec<Uuid>, Failure>,
+    wanted: usize,
+    time: Duration,
+) -> Result<Vec<Uuid>, Failure> {
+    let mut alone = availability()?;
+    let began = Instant::now();
+    while alone.len() >= wanted.max(1) {
+        if began.elapsed() >= time {
+            return Ok(alone);
+        }
+        std::thread::sleep(PAUSE);
+        let now = availability()?;
+        alone.retain(|uuid| now.contains(uuid));
+    }
+    Ok(Vec::new())
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn one_try_is_a_sign_of_life() {
+        let uuid =
+            |n: u32| Uuid::parse(&format!("MIG-{n:08x}-1111-5222-8333-444455556666")).unwrap();
+        let (both, one) = (vec![uuid(1), uuid(2)], vec![uuid(2)]);
+        // Long enough for a second look on a machine that has other things to do.
+        let time = Duration::from_millis(300);
+        let mut looks = 0;
+        let mut tried_once = || {
+            looks += 1;
+            Ok(if looks == 2 {
+                one.clone()
+            } else {
+                both.clone()
+            })
+        };
+        assert_eq!(alone(&mut tried_once, 1, time), Ok(one.clone()));
+        looks = 0;
+        let tried_once = || {
+            looks += 1;
+            Ok(if looks == 2 {
+                one.clone()
+            } else {
+                both.clone()
+            })
+        };
+        assert_eq!(
+            alone(tried_once, 2, time),
+            Ok(Vec::new()),
+            "fewer than are wanted"
+        );
+    }
+}

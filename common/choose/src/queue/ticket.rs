@@ -1,0 +1,248 @@
+//! A place in the queue: a write-locked byte, above all others, taken while the dispenser
+//! is held. The waiter with no number below its own is the head; a number that is
+//! read-locked stands aside (`max_per_user`), and is passed over.
+
+use std::time::Duration;
+
+use getgpu_linux::{Range, procfs::namespaces};
+use getgpu_lock::{LockFile, LockResult, OfdLock, layout};
+use getgpu_model::{Failure, Kind};
+
+/// How long the dispenser is waited for. It is held for microseconds; a process that
+/// holds it longer does so out of malice, and is ignored.
+const DISPENSER: Duration = Duration::from_secs(1);
+/// More waiters than this are not counted.
+const MOST: usize = 5000;
+/// Who stands further behind is not counted more closely.
+const FAR: usize = 100;
+/// Between two counts of those before: each of them costs two questions.
+const COUNTED_AGAIN: u32 = 16;
+
+/// A place in a queue.
+#[derive(Debug)]
+pub struct Ticket {
+    queue: Range,
+    /// The locked number. Without one, since a process holds the last number of the queue,
+    /// the waiter looks for itself.
+    number: Option<i64>,
+    own: OfdLock,
+    /// How many waited before this one at the last look.
+    place: usize,
+    /// How often that was looked at.
+    looks: u32,
+}
+
+impl Ticket {
+    /// Draws the next number of a queue.
+    pub fn draw(lock_file: &LockFile, queue: u32) -> Result<Self, Failure> {
+        let queue = layout::ticket_range(queue);
+        let dispenser = lock_file.open()?;
+        dispenser.write_within(layout::dispenser(), DISPENSER)?;
+        let own = lock_file.open()?;
+        if namespaces::host_pids() {
+            // So that people can be told who waits.
+            let pids = layout::waiter_pids();
+            own.try_read(Range::byte(pids.start() + i64::from(std::process::id())))?;
+        }
+        let number = loop {
+            let at = above(&own, queue)?;
+            if at >= queue.end() {
+                break None;
+            }
+            if own.try_write(Range::byte(at))? {
+                break Some(at);
+            }
+        };
+        Ok(Self {
+            queue,
+            number,
+            own,
+            place: FAR,
+            looks: 0,
+        })
+    }
+
+    /// Whether no waiter is before this one.
+    pub fn is_head(&self) -> Result<bool, Failure> {
+        match self.below() {
+            Some(below) => Ok(self.own.tentative(below)?.is_none()),
+            None => Ok(true),
+        }
+    }
+
+    /// How many wait before this one, as far as it matters for the next look: one question
+    /// tells, since the kernel answers with the lock that was set first (a lock of a new
+    /// description comes last in its list: fs/locks.c, posix_lock_inode), and those who left
+    /// out of turn are counted now and then.
+    pub fn place(&mut self) -> Result<usize, Failure> {
+        let Some(below) = self.below() else {
+            return Ok(0);
+        };
+        let Some(first) = self.own.tentative(below)? else {
+            return Ok(0);
+        };
+        if self.looks.is_multiple_of(COUNTED_AGAIN) {
+            self.place = count(&self.own, Some(below), FAR)?;
+        }
+        self.looks = self.looks.wrapping_add(1);
+        let apart = usize::try_from(below.end() - first.start()).unwrap_or(FAR);
+        self.place = self.place.min(apart).max(1);
+        Ok(self.place)
+    }
+
+    /// The numbers before this one; none if it is the first or was not to be had.
+    fn below(&self) -> Option<Range> {
+        Range::between(self.queue.start(), self.number?)
+    }
+
+    /// How many wait before this one.
+    pub fn ahead(&self) -> Result<usize, Failure> {
+        count(&self.own, self.below(), MOST)
+    }
+
+    /// Lets those behind pass.
+    pub fn stand_aside(&self) -> Result<(), Failure> {
+        if let Some(number) = self.number {
+            self.own.try_read(Range::byte(number))?;
+        }
+        Ok(())
+    }
+
+    /// Takes the place in the queue again; false if another process probes it at this
+    /// moment.
+    pub fn stand_again(&self) -> Result<bool, Failure> {
+        match self.number {
+            Some(number) => Ok(self.own.try_write(Range::byte(number))?),
+            None => Ok(true),
+        }
+    }
+}
+
+/// The first number above all that are locked.
+fn above(own: &OfdLock, queue: Range) -> Result<i64, Failure> {
+    Ok(bisect(queue, |range| {
+        Ok(own.conflict(range)?.map(|conflict| conflict.range))
+    })?
+    .unwrap_or(queue.start()))
+}
+
+/// The end of the highest of the ranges that `some` answers with, some of those in its
+/// argument; none if there are none. In 2 log2(n) questions whatever there is, since any
+/// user may have locked every second number.
+fn bisect(
+    range: Range,
+    some: impl Fn(Range) -> LockResult<Option<Range>>,
+) -> LockResult<Option<i64>> {
+    let Some(first) = some(range)? else {
+        return Ok(None);
+    };
+    // Something ends at `low`; nothing begins at `high` or above.
+    let (mut low, mut high) = (first.end(), range.end());
+    while low < high {
+        let middle = low + (high - low) / 2;
+        match Range::between(middle, high).map_or(Ok(None), &some)? {
+            Some(found) => low = found.end(),
+            None => high = middle,
+        }
+    }
+    Ok(Some(low))
+}
+
+/// How many wait: in one queue, or in all.
+pub fn waiting(probe: &OfdLock, queue: Option<u32>) -> Result<usize, Failure> {
+    let numbers = queue.map_or_else(layout::all_tickets, layout::ticket_range);
+    count(probe, Some(numbers), MOST)
+}
+
+/// The failure of a call that does not wait while so many do.
+pub fn taken_by(waiting: usize) -> Failure {
+    let who = if waiting == 1 {
+        "1 is waiting".to_owned()
+    } else {
+        format!("{waiting} are waiting")
+    };
+    Failure::new(Kind::NoneFree, format!("no free device: {who}"))
+}
+
+fn count(probe: &OfdLock, range: Option<Range>, most: usize) -> Result<usize, Failure> {
+    let Some(range) = range else {
+        return Ok(0);
+    };
+    // Numbers that stand aside are read-locked, and any user can read-lock many.
+    Ok(probe.tentative_locks(range, most)?.found.len())
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::queue::private_lock::private_lock;
+
+    #[test]
+    fn numbers_rise_and_begin_again_when_the_queue_is_empty() {
+        let (_directory, lock_file) = private_lock();
+        let draw = |queue| Ticket::draw(&lock_file, queue).unwrap();
+        let (a, b, mut c) = (draw(7), draw(7), draw(7));
+        let first = a.number.unwrap();
+        let numbers = [&a, &b, &c].map(|ticket| ticket.number.unwrap() - first);
+        assert_eq!(numbers, [0, 1, 2]);
+        assert_eq!((a.is_head().unwrap(), c.is_head().unwrap()), (true, false));
+        assert_eq!((c.ahead().unwrap(), c.place().unwrap()), (2, 2));
+        assert_eq!(draw(8).ahead().unwrap(), 0, "queues are apart");
+        drop(b);
+        assert_eq!(c.ahead().unwrap(), 1, "who leaves is passed over");
+        // A number that was left is not given again before those above it.
+        let d = draw(7);
+        assert_eq!(d.number, Some(first + 3));
+        let probe = lock_file.open().unwrap();
+        assert_eq!(
+            [Some(7), None].map(|queue| waiting(&probe, queue).unwrap()),
+            [3, 3]
+        );
+        drop((a, c, d));
+        assert_eq!(draw(7).number, Some(first));
+    }
+
+    #[test]
+    fn a_place_falls_with_each_served_and_forgets_those_who_left() {
+        let (_directory, lock_file) = private_lock();
+        let mut queue: Vec<Ticket> = (0..6)
+            .map(|_| Ticket::draw(&lock_file, 5).unwrap())
+            .collect();
+        let mut last = queue.pop().unwrap();
+        assert_eq!(last.place().unwrap(), 5);
+        drop(queue.remove(0));
+        assert_eq!(last.place().unwrap(), 4, "the head was served");
+        queue.drain(1..3);
+        let places = (0..COUNTED_AGAIN).map(|_| last.place().unwrap());
+        assert_eq!(places.min(), Some(2), "two left from the middle");
+        queue.clear();
+        assert_eq!(last.place().unwrap(), 0);
+    }
+
+    #[test]
+    fn who_finds_all_numbers_used_looks_for_itself() {
+        let (_directory, lock_file) = private_lock();
+        let stranger = lock_file.open().unwrap();
+        let top = Range::byte(layout::ticket_range(3).end() - 1);
+        assert!(stranger.try_write(top).unwrap());
+        let ticket = Ticket::draw(&lock_file, 3).unwrap();
+        assert!(ticket.number.is_none() && ticket.is_head().unwrap());
+    }
+
+    #[test]
+    fn who_stands_aside_is_passed_over_and_may_come_back() {
+        let (_directory, lock_file) = private_lock();
+        let (a, b) = (
+            Ticket::draw(&lock_file, 1).unwrap(),
+            Ticket::draw(&lock_file, 1).unwrap(),
+        );
+        a.stand_aside().unwrap();
+        assert_eq!((b.is_head().unwrap(), b.ahead().unwrap()), (true, 0));
+        b.stand_aside().unwrap();
+        let next = above(&lock_file.open().unwrap(), b.queue).unwrap();
+        assert_eq!(Some(next - 1), b.number, "both keep their numbers");
+        assert!(b.stand_again().unwrap());
+        assert!(a.stand_again().unwrap());
+        assert_eq!((b.is_head().unwrap(), b.ahead().unwrap()), (false, 1));
+    }
+}

@@ -1,0 +1,318 @@
+//! Waiting for one's turn, and then for a device, by looking at the lock: the head often,
+//! those behind the more seldom the further they are. A head that has stopped delays no
+//! other: those behind look for themselves, at what it has left alone for a second and
+//! more.
+
+use std::time::{Duration, Instant};
+
+use super::outlook::Outlook;
+use super::progress::Standing;
+use super::retry_schedule::{Availability, RetrySchedule};
+use super::{Progress, Ticket, stalled_head};
+use getgpu_lock::{LockFile, OfdLock};
+use getgpu_model::{Failure, Uuid};
+use getgpu_settings::Wait;
+
+/// Between two looks of the head, and of the others for each who waits before them.
+const POLL: Duration = Duration::from_millis(10);
+/// The same while the queue moves: of many devices that become free one after the other none
+/// is to wait for a head that has not noticed that it is one.
+const POLL_WHILE_MOVING: Duration = Duration::from_millis(2);
+/// So long after a change of place the queue counts as moving.
+const MOVING: Duration = Duration::from_secs(1);
+/// Between two looks at most.
+const SELDOM: Duration = Duration::from_secs(1);
+/// Between two searches of the second for devices that the head leaves alone; for as long
+/// they are left to each one before.
+const STALLED: Duration = Duration::from_secs(1);
+/// All further behind search as if they had this place.
+const FURTHEST: u32 = 5;
+/// So long the outlook on a terminal counts.
+const OUTLOOK: Duration = Duration::from_secs(10);
+/// Between two counts of what a user holds who has as many as one may have.
+const ASIDE: Duration = Duration::from_millis(250);
+
+/// What came of an attempt.
+#[derive(Debug)]
+pub enum Tried<F> {
+    /// Served.
+    Found(F),
+    /// Not.
+    Busy {
+        /// The devices that NVML shows in use.
+        in_use: Vec<Uuid>,
+        /// Those of them whose GPU does not answer.
+        silent: Vec<Uuid>,
+    },
+    /// This user may not have more at the moment.
+    OverCap(Failure),
+}
+
+/// A call that looks for a device.
+pub trait Seeker {
+    type Found;
+    /// What has room on the lock now. Takes nothing and does not ask NVML.
+    fn availability(&mut self, probe: &OfdLock) -> Result<Availability, Failure>;
+    /// How many of them are needed.
+    fn wanted(&self) -> usize;
+    /// How many there are in all, free or not.
+    fn total(&self) -> usize;
+    /// Tries those that `may` allows, and asks NVML about them.
+    fn attempt(&mut self, may: &dyn Fn(&Uuid) -> bool) -> Result<Tried<Self::Found>, Failure>;
+    /// Whether what is known of the node is so old that an attempt is due for that alone.
+    fn stale(&self) -> bool {
+        false
+    }
+    /// Whether devices are about to become free, since reservations linger.
+    fn lingers(&mut self, _probe: &OfdLock) -> Result<bool, Failure> {
+        Ok(false)
+    }
+    /// When those that are held may become free.
+    fn outlook(&self, probe: &OfdLock) -> Outlook;
+    /// Whether this user may have more now.
+    fn may_have_more(&mut self, probe: &OfdLock) -> Result<bool, Failure>;
+    /// The failure of having waited in vain.
+    fn in_vain(&mut self, probe: &OfdLock, waited: Duration) -> Failure;
+}
+
+/// How long a waiter waits.
+#[derive(Clone, Debug)]
+pub struct Patience {
+    /// `None`: without end.
+    pub limit: Option<Duration>,
+    /// When the limit has passed and reservations linger by then, so much longer, each
+    /// once.
+    pub extensions: Vec<Duration>,
+    /// What a caller that did not ask to wait is told when the wait was in vain.
+    pub failure: Option<Failure>,
+}
+
+impl From<Wait> for Patience {
+    fn from(wait: Wait) -> Self {
+        Self {
+            limit: wait.0,
+            extensions: Vec::new(),
+            failure: None,
+        }
+    }
+}
+
+pub struct Waiter<S: Seeker> {
+    probe: OfdLock,
+    ticket: Ticket,
+    seeker: S,
+    schedule: RetrySchedule,
+    progress: Progress,
+    patience: Patience,
+    /// How many waited before this one at the last look, and when that has changed.
+    place: Option<usize>,
+    moved: Option<Instant>,
+    /// When devices may become free, and when that was found out.
+    outlook: Option<(Instant, Outlook)>,
+    /// Why this user might not have more at the last attempt.
+    over: Option<Failure>,
+    /// When it has last looked for devices that a stalled head leaves alone.
+    searched: Instant,
+}
+
+impl<S: Seeker> Waiter<S> {
+    /// Takes a place in the queue.
+    pub fn new(
+        lock_file: &LockFile,
+        queue: u32,
+        seeker: S,
+        progress: Progress,
+        patience: Patience,
+    ) -> Result<Self, Failure> {
+        Ok(Self {
+            probe: lock_file.open()?,
+            ticket: Ticket::draw(lock_file, queue)?,
+            seeker,
+            schedule: RetrySchedule::default(),
+            progress,
+            patience,
+            place: None,
+            moved: None,
+            outlook: None,
+            over: None,
+            searched: Instant::now(),
+        })
+    }
+
+    /// Waits until served, or until the time has run out.
+    pub fn wait(mut self) -> Result<S::Found, Failure> {
+        let result = self.served();
+        self.progress.end(result.is_ok());
+        result
+    }
+
+    fn served(&mut self) -> Result<S::Found, Failure> {
+        loop {
+            let place = self.ticket.place()?;
+            if self.place.is_some_and(|before| place < before) {
+                self.moved = Some(Instant::now());
+            }
+            self.place = Some(place);
+            let served = match place {
+                0 => self.head()?,
+                _ => self.behind(u32::try_from(place).unwrap_or(u32::MAX))?,
+            };
+            if let Some(found) = served {
+                return Ok(found);
+            }
+        }
+    }
+
+    fn left(&mut self) -> Result<Duration, Failure> {
+        let Some(limit) = self.patience.limit else {
+            return Ok(SELDOM);
+        };
+        let left = limit.saturating_sub(self.progress.waited());
+        if !left.is_zero() {
+            return Ok(left);
+        }
+        if let Some(extension) = self.patience.extensions.pop()
+            && self.seeker.lingers(&self.probe)?
+        {
+            self.patience.limit = Some(self.progress.waited() + extension);
+            return Ok(extension);
+        }
+        let failure = self.patience.failure.take().or_else(|| self.over.take());
+        Err(failure.unwrap_or_else(|| self.seeker.in_vain(&self.probe, self.progress.waited())))
+    }
+
+    /// Sleeps until the next look. A stalled head is looked for instead when that is due.
+    fn behind(&mut self, place: u32) -> Result<Option<S::Found>, Failure> {
+        let left = self.left()?;
+        self.say()?;
+        let place_searched = place.min(FURTHEST);
+        if self.searched.elapsed() >= STALLED * place_searched {
+            let found = self.search_behind_stalled_head(place_searched);
+            self.searched = Instant::now();
+            return found;
+        }
+        std::thread::sleep(self.pause().saturating_mul(place).min(SELDOM).min(left));
+        Ok(None)
+    }
+
+    fn pause(&self) -> Duration {
+        let is_moving = self.moved.is_some_and(|moved| moved.elapsed() < MOVING);
+        if is_moving { POLL_WHILE_MOVING } else { POLL }
+    }
+
+    /// Tries what has had room for a while without a waiter before this one trying it.
+    /// Each leaves more time to those who wait before.
+    fn search_behind_stalled_head(&mut self, place: u32) -> Result<Option<S::Found>, Failure> {
+        let wanted = self.seeker.wanted();
+        let (ticket, seeker, probe) = (&self.ticket, &mut self.seeker, &self.probe);
+        let free = || {
+            // Whose turn it is now has better to do.
+            if ticket.is_head()? {
+                return Ok(Vec::new());
+            }
+            Ok(seeker.availability(probe)?.free)
+        };
+        let alone = stalled_head::alone(free, wanted, stalled_head::ALONE * place)?;
+        if alone.is_empty() {
+            return Ok(None);
+        }
+        self.search(&|uuid| alone.contains(uuid))
+    }
+
+    /// One look at the lock by the first of the queue, and a pause.
+    fn head(&mut self) -> Result<Option<S::Found>, Failure> {
+        if let Some(found) = self.search(&|_| true)? {
+            return Ok(Some(found));
+        }
+        if self.over.is_some() {
+            self.stand_aside()?;
+            return Ok(None);
+        }
+        let left = self.left()?;
+        self.say()?;
+        let due = self.schedule.pause(Instant::now()).unwrap_or(left);
+        std::thread::sleep(due.min(self.pause()).min(left));
+        Ok(None)
+    }
+
+    /// One look at the lock, and an attempt if enough devices that `may` be tried have
+    /// room and have not just been found in use.
+    fn search(&mut self, may: &dyn Fn(&Uuid) -> bool) -> Result<Option<S::Found>, Failure> {
+        self.over = None;
+        let availability = self.seeker.availability(&self.probe)?;
+        let now = Instant::now();
+        self.schedule.update(&availability, now);
+        let due: Vec<Uuid> = availability
+            .free
+            .iter()
+            .filter(|uuid| may(uuid) && self.schedule.due(uuid, now))
+            .cloned()
+            .collect();
+        if due.len() < self.seeker.wanted().max(1) && !self.seeker.stale() {
+            return Ok(None);
+        }
+        let tried = self.seeker.attempt(&|uuid| due.contains(uuid))?;
+        let later = Instant::now();
+        match tried {
+            Tried::Found(found) => return Ok(Some(found)),
+            Tried::OverCap(failure) => self.over = Some(failure),
+            Tried::Busy { in_use, silent } => {
+                for uuid in &due {
+                    if silent.contains(uuid) {
+                        self.schedule.silent(uuid, later);
+                    } else if in_use.contains(uuid) {
+                        self.schedule.busy(uuid, later);
+                    } else {
+                        self.schedule.lost(uuid, later);
+                    }
+                }
+            }
+        }
+        Ok(None)
+    }
+
+    /// Lets others pass until this user may have more.
+    fn stand_aside(&mut self) -> Result<(), Failure> {
+        self.ticket.stand_aside()?;
+        loop {
+            let left = self.left()?;
+            self.say()?;
+            std::thread::sleep(left.min(ASIDE));
+            if self.seeker.may_have_more(&self.probe)? && self.ticket.stand_again()? {
+                self.over = None;
+                return Ok(());
+            }
+        }
+    }
+
+    fn say(&mut self) -> Result<(), Failure> {
+        let (ticket, probe, told) = (&self.ticket, &self.probe, &mut self.outlook);
+        let (seeker, schedule) = (&mut self.seeker, &mut self.schedule);
+        let mut ahead = Ok(0);
+        let over = self.over.as_ref();
+        self.progress.update(|| {
+            if let Some(over) = over {
+                return Standing::OverLimit(over.message.clone());
+            }
+            ahead = ticket.ahead();
+            if told.is_none_or(|(at, _)| at.elapsed() >= OUTLOOK) {
+                *told = Some((Instant::now(), seeker.outlook(probe)));
+            }
+            let total = seeker.total();
+            let free = seeker
+                .availability(probe)
+                .map_or(0, |availability| schedule.idle(&availability.free));
+            Standing::Queued {
+                used: total.saturating_sub(free),
+                total,
+                ahead: ahead.as_ref().map_or(0, |ahead| *ahead),
+                outlook: told.map(|(_, outlook)| outlook).unwrap_or_default(),
+            }
+        });
+        ahead.map(drop)
+    }
+}
+
+#[cfg(test)]
+#[path = "waiter_tests.rs"]
+mod tests;

@@ -1,0 +1,266 @@
+//! A grant: the devices that CUDA_VISIBLE_DEVICES leaves to a call, or that a batch system
+//! gave its job, resolved against the node. One that names nothing here is a failure with a
+//! remedy.
+
+use std::cell::LazyCell;
+
+use super::batch_grant;
+use getgpu_ask::{Node, gpu_bus, nvml_client};
+use getgpu_model::{
+    BatchGpus, Detail, Diag, Failure, Inventory, Kind, Selector, Uuid, Visible, visible,
+};
+use getgpu_settings::allowed::{self, List};
+use getgpu_settings::{Environment, Settings, WithoutGrant};
+
+/// What to do where CUDA_VISIBLE_DEVICES leaves too little.
+pub const WITHOUT_GRANT: &str =
+    "unset CUDA_VISIBLE_DEVICES, or use --ignore-grant, to choose among all devices";
+
+/// What a call was granted, as it was found.
+#[derive(Clone, Debug)]
+pub struct Grant {
+    /// As typed.
+    pub visible: Visible,
+    /// The text, for messages.
+    value: String,
+    /// What the batch system says of this job's GPUs, where CUDA_VISIBLE_DEVICES says
+    /// nothing.
+    batch_gpus: Option<BatchGpus>,
+    /// The grant was found so: the variable itself is not set, or names other devices.
+    is_unnamed: bool,
+    /// A line about a variable that named other devices.
+    correction: Option<String>,
+    /// CUDA numbers GPUs by their PCI addresses.
+    order_by_pci: bool,
+    /// Why it is not certain which GPU an index of it means, if it is not.
+    unclear: Option<String>,
+    /// Inside a batch job unsetting CUDA_VISIBLE_DEVICES is no remedy.
+    batch_job: bool,
+    /// The site's list, inside a batch job: which devices the batch system does not manage.
+    site: Option<List>,
+}
+
+impl Grant {
+    /// What the environment says. `ignore`: as if CUDA_VISIBLE_DEVICES were not set.
+    pub fn read(settings: &Settings, environment: &Environment, ignore: bool) -> Self {
+        let value = environment.visible.as_deref().filter(|_| !ignore);
+        let batch_gpus = environment
+            .batch_gpus
+            .clone()
+            .filter(|_| environment.batch_job && value.is_none() && !ignore);
+        let outside_grant = settings.without_grant == WithoutGrant::None
+            && environment.batch_job
+            && batch_gpus.is_none();
+        let visible = match Visible::parse(value) {
+            Visible::Unset if outside_grant => Visible::Nothing,
+            visible => visible,
+        };
+        let value = value.map(|value| value.to_string_lossy().into_owned());
+        Self {
+            value: value.unwrap_or_default(),
+            visible,
+            batch_gpus,
+            is_unnamed: false,
+            correction: None,
+            order_by_pci: environment.order_by_pci,
+            unclear: None,
+            batch_job: environment.batch_job,
+            // Without it nothing is certain, and a grant that is named needs no list.
+            site: environment
+                .batch_job
+                .then(|| allowed::allowed(settings).ok().flatten())
+                .flatten(),
+        }
+    }
+
+    /// The devices; none where there is no grant, and then nothing is asked.
+    ///
+    /// # Errors
+    ///
+    /// None of them exists, or NVML does not list the node.
+    pub fn resolve(&mut self, node: &mut Node<'_>) -> Result<Option<Vec<Uuid>>, Failure> {
+        match &self.visible {
+            Visible::Unset if self.batch_gpus.is_none() => return Ok(None),
+            Visible::Nothing => return Err(self.empty()),
+            _ => {}
+        }
+        let inventory = node.inventory(Detail::Place)?;
+        let of_batch = self.batch_gpus.is_some();
+        let granted = self.shown(&inventory);
+        if let Some(unclear) = self.unclear_index() {
+            return Err(unclear);
+        }
+        if granted.as_ref().is_some_and(|granted| !granted.is_empty()) {
+            return Ok(granted);
+        }
+        if of_batch {
+            let text = "this job has GPUs, but CUDA_VISIBLE_DEVICES is not set and nothing says for certain which they are";
+            return Err(Failure::new(Kind::NoDevice, text).hint(
+                "start the program with srun but without --gpu-bind=none; if GPUs outside Slurm are on this node, ask the admin to list them in the setting `allowed`",
+            ));
+        }
+        let index = match &self.visible {
+            Visible::Entries(entries) if !self.batch_job => index_of_mig(entries, &inventory),
+            _ => None,
+        };
+        Err(index.unwrap_or_else(|| self.vanished(&inventory)))
+    }
+
+    /// The devices, as far as they exist. Those of a job that has GPUs and no
+    /// CUDA_VISIBLE_DEVICES (`batch_grant::granted`) are from now on as if
+    /// CUDA_VISIBLE_DEVICES named them.
+    pub fn shown(&mut self, inventory: &Inventory) -> Option<Vec<Uuid>> {
+        if let (Visible::Unset, Some(gpus)) = (&self.visible, self.batch_gpus.take()) {
+            let granted = batch_grant::granted(&gpus, inventory, self.site.as_ref());
+            let granted = granted.unwrap_or_default();
+            return Some(self.name_instead(granted));
+        }
+        match &self.visible {
+            Visible::Unset => None,
+            Visible::Nothing => Some(Vec::new()),
+            Visible::Entries(entries) => {
+                // Looked at only where a GPU is silent.
+                let certain =
+                    LazyCell::new(|| self.order_by_pci && gpu_bus::has_all(inventory.gpus.len()));
+                let named = visible::resolve(entries, inventory, &|| *certain);
+                self.unclear = named.unclear;
+                let instead =
+                    batch_grant::open_instead(&named.devices, inventory, self.site.as_ref());
+                if let Some(open) = instead.filter(|_| self.batch_job) {
+                    self.correction = Some(format!(
+                        "CUDA_VISIBLE_DEVICES={}: this task may not open that; it was given {}",
+                        self.value,
+                        Uuid::join(&open)
+                    ));
+                    return Some(self.name_instead(open));
+                }
+                Some(named.devices.into_iter().map(|d| d.uuid).collect())
+            }
+        }
+    }
+
+    /// From now on the grant is as if CUDA_VISIBLE_DEVICES named these devices.
+    fn name_instead(&mut self, devices: Vec<Uuid>) -> Vec<Uuid> {
+        self.value = Uuid::join(&devices);
+        self.visible = Visible::Entries(devices.iter().cloned().map(Selector::Full).collect());
+        self.is_unnamed = true;
+        devices
+    }
+
+    /// Says once that the variable named what the job was not given.
+    pub fn tell_correction(&mut self, diag: &Diag) {
+        if let Some(line) = self.correction.take() {
+            diag.warn(&line);
+        }
+    }
+
+    /// The failure of an index of which it is not certain which GPU it means, once the grant
+    /// was resolved.
+    pub fn unclear_index(&self) -> Option<Failure> {
+        let why = self.unclear.as_ref()?;
+        let text = format!("CUDA_VISIBLE_DEVICES={}: {why}", self.value);
+        let hint = self
+            .remedy("a UUID is certain: CUDA_VISIBLE_DEVICES=UUID, with a UUID of getgpu --list");
+        Some(Failure::new(Kind::Nvml, text).hint(hint))
+    }
+
+    /// Whether there is a grant, of whatever origin.
+    pub fn exists(&self) -> bool {
+        self.visible != Visible::Unset || self.batch_gpus.is_some()
+    }
+
+    pub fn names_devices(&self) -> bool {
+        matches!(self.visible, Visible::Entries(_)) || self.batch_gpus.is_some()
+    }
+
+    /// Whether a program that is left alone sees just the devices of the grant, since
+    /// CUDA_VISIBLE_DEVICES names them.
+    pub fn is_named_by_variable(&self) -> bool {
+        self.visible != Visible::Unset && !self.is_unnamed
+    }
+
+    /// Whether a GPU in MIG mode is among what is named: then it is one of the GPU's MIG
+    /// devices that a program is given, and the variable has to say which.
+    pub fn names_gpu_in_mig_mode(&self, inventory: &Inventory) -> bool {
+        let Visible::Entries(entries) = &self.visible else {
+            return false;
+        };
+        visible::names_gpu_in_mig_mode(entries, inventory)
+    }
+
+    /// Its text.
+    pub fn value(&self) -> &str {
+        &self.value
+    }
+
+    /// The failure of a variable that names no device: on purpose, or since CUDA does not
+    /// know its first entry.
+    pub fn empty(&self) -> Failure {
+        if !visible::hides_all(&self.value) {
+            return self.vanished(&Inventory::default());
+        }
+        let shown = if self.value.is_empty() {
+            "empty"
+        } else {
+            self.value.as_str()
+        };
+        Failure::new(
+            Kind::NoDevice,
+            format!("CUDA_VISIBLE_DEVICES is {shown}: it names no device"),
+        )
+        .hint(self.remedy(WITHOUT_GRANT))
+    }
+
+    /// A grant that no longer names anything here.
+    fn vanished(&self, inventory: &Inventory) -> Failure {
+        if let Some(silent) = inventory.nameless().next() {
+            let value = &self.value;
+            let text =
+                format!("CUDA_VISIBLE_DEVICES={value}: no such device answers here; {silent}");
+            return Failure::new(Kind::Nvml, text).hint(nvml_client::HANGS_OR_SICK);
+        }
+        let shown: String = self.value.chars().take(60).collect();
+        let dots = if shown.len() < self.value.len() {
+            ".."
+        } else {
+            ""
+        };
+        Failure::new(
+            Kind::NoDevice,
+            format!("CUDA_VISIBLE_DEVICES={shown}{dots}: no such device on this node"),
+        )
+        .hint(match self.value.as_str() {
+            "getgpu" => "did you forget $( )? CUDA_VISIBLE_DEVICES=$(getgpu) ./app",
+            _ => self.remedy("re-partitioned? unset CUDA_VISIBLE_DEVICES and ask again"),
+        })
+    }
+
+    /// What a person can do about the grant: inside a job it is the batch system's, and
+    /// to unset it takes what others were granted.
+    pub fn remedy(&self, elsewhere: &'static str) -> &'static str {
+        if self.batch_job {
+            "the batch system set CUDA_VISIBLE_DEVICES for this job: ask it for other GPUs"
+        } else {
+            elsewhere
+        }
+    }
+}
+
+/// The failure for an index where MIG devices are: CUDA knows no index of them.
+fn index_of_mig(entries: &[Selector], inventory: &Inventory) -> Option<Failure> {
+    let any_mig = inventory.gpus.iter().any(|gpu| gpu.mig);
+    let Some(Selector::Index(index)) = entries.first().filter(|_| any_mig) else {
+        return None;
+    };
+    let exists = usize::try_from(*index).is_ok_and(|at| at < inventory.devices.len());
+    let meant = if exists {
+        format!(" {index}")
+    } else {
+        String::new()
+    };
+    let text = format!(
+        "CUDA_VISIBLE_DEVICES={index}: no such device on this node: {index} is a GPU index, and MIG devices go by UUID"
+    );
+    let hint = format!("CUDA_VISIBLE_DEVICES=$(getgpu --ignore-grant{meant}) ./app");
+    Some(Failure::new(Kind::NoDevice, text).hint(hint))
+}

@@ -1,0 +1,361 @@
+//! One look at the node: free devices are claimed, or the failure says why there are
+//! none, or the caller is to wait in the queue. The same for getgpu and cudawrap; what
+//! each adds to it, such as `--explain`, it adds as an `Observer`.
+
+use std::io::IsTerminal;
+use std::rc::Rc;
+use std::time::Duration;
+
+use crate::choice::cap;
+use crate::choice::chooser::{Chooser, Claimed, Outcome};
+use crate::choice::device_claim::{self, Picked};
+use crate::choice::rejection_report::{self, Rejected, RejectionReport};
+use crate::pool::Portion;
+use crate::queue::lingering::{self, Prospect};
+use crate::queue::{self, Patience, Progress, Search, Waiter};
+use crate::request::Request;
+use getgpu_ask::{Node, nvml_client};
+use getgpu_lock::{LockFile, OfdLock, Side};
+use getgpu_model::{Device, Diag, Failure, Inventory, Kind, Uuid};
+use getgpu_settings::{Environment, Settings, Wait};
+
+/// What came of one look.
+pub enum Selected {
+    Claimed(Claimed),
+    /// There is nothing to have now, and the caller joins the queue.
+    Queue(Queueing),
+}
+
+/// A request that joins the queue.
+pub struct Queueing {
+    /// Whether the caller asked for a wait.
+    asked: bool,
+    prospect: Prospect,
+    /// Why there is nothing to have now.
+    failure: Failure,
+}
+
+impl Queueing {
+    /// Waits in the queue: as long as the caller asked for, and long enough for
+    /// reservations that linger to end.
+    ///
+    /// # Errors
+    ///
+    /// The wait was in vain.
+    pub fn wait(
+        self,
+        lock_file: &LockFile,
+        side: Side,
+        request: &mut Request,
+        node: &mut Node<'_>,
+        environment: &Environment,
+        diag: &Diag,
+    ) -> Result<Claimed, Failure> {
+        let settings = node.settings();
+        let progress = if self.asked {
+            Progress::asked(settings, diag)
+        } else {
+            Progress::silent(diag)
+        };
+        let patience = self.patience(settings);
+        let queue = request.queue();
+        let search = Search::new(lock_file, side, request, node, environment)?;
+        Waiter::new(lock_file, queue, search, progress, patience)?.wait()
+    }
+
+    fn patience(&self, settings: &Settings) -> Patience {
+        let lingering = settings.linger + lingering::MARGIN;
+        // Once more where reservations still linger: on a busy machine those ahead take
+        // their time.
+        let (least, extensions) = match self.prospect {
+            Prospect::None => (Duration::ZERO, Vec::new()),
+            Prospect::Possible => (lingering::NOTICE, vec![lingering; 2]),
+            Prospect::Lingering => (lingering, vec![lingering]),
+        };
+        let asked = Patience::from(settings.longest_wait());
+        Patience {
+            limit: asked.limit.map(|limit| limit.max(least)),
+            extensions,
+            failure: (!self.asked).then(|| self.failure.clone()),
+        }
+    }
+}
+
+/// Nothing can be had now.
+struct NotNow {
+    failure: Failure,
+    /// The user holds as many devices as the site allows.
+    over_limit: bool,
+    /// The devices that were leased or reserved.
+    taken: Vec<Device>,
+}
+
+/// What a program adds to a selection.
+pub trait Observer {
+    /// The whole node had to be looked at; `pool`: what of it may be chosen from.
+    ///
+    /// # Errors
+    ///
+    /// The program could not use as many of them as it is to have.
+    fn known(&mut self, _inventory: &Inventory, _pool: &[&Device]) -> Result<(), Failure> {
+        Ok(())
+    }
+
+    /// Devices were claimed.
+    ///
+    /// # Errors
+    ///
+    /// They are no use to the program together.
+    fn picked(
+        &mut self,
+        chooser: &mut Chooser<'_, '_>,
+        picked: &[Picked],
+        inventory: &Inventory,
+    ) -> Result<(), Failure>;
+
+    /// No device was free: why, for each of the pool.
+    fn rejected(&mut self, _rejected: &[(Device, Rejected)], _probe: &OfdLock) {}
+
+    /// What a person can do when nothing is free; with `queue`, when others wait for it.
+    fn hint(&self, queue: bool) -> String;
+}
+
+/// What a selection is made with.
+pub struct Selection<'a, 'n> {
+    pub node: &'a mut Node<'n>,
+    pub lock_file: &'a LockFile,
+    pub side: Side,
+    /// What is asked for.
+    pub request: &'a Request,
+}
+
+impl Selection<'_, '_> {
+    /// Looks once.
+    ///
+    /// # Errors
+    ///
+    /// Nothing is free and the caller does not wait; or what waiting cannot cure: NVML,
+    /// the lock, a pool that could never meet the request.
+    pub fn run(mut self, observer: &mut dyn Observer) -> Result<Selected, Failure> {
+        cap::check_satisfiable(self.request, None)?;
+        let probe = self.lock_file.open()?;
+        let ahead = queue::waiting(&probe, Some(self.request.queue()))?;
+        // Of several devices it has to be known whether a program can use them together.
+        if self.request.count > 1 || ahead > 0 {
+            self.inventory()?;
+        }
+        if let Some(inventory) = self.node.known() {
+            cap::check_satisfiable(self.request, Some(&inventory))?;
+            let pool: Vec<&Device> = self.request.filter.pool(&inventory).collect();
+            observer.known(&inventory, &pool)?;
+            fits_inside(self.request, &inventory)?;
+        }
+        let not_now = match self.choose_behind_queue(ahead, &probe, observer)? {
+            Ok(claimed) => return Ok(Selected::Claimed(claimed)),
+            Err(not_now) => not_now,
+        };
+        let inventory = self.inventory()?;
+        let prospect = self.prospect(&not_now, &inventory, &probe)?;
+        let failure = not_now.failure;
+        if !self.waits() && prospect == Prospect::None {
+            return Err(failure);
+        }
+        rejection_report::pool(&self.request.filter, &inventory, self.request.count)?;
+        Ok(Selected::Queue(Queueing {
+            asked: self.waits(),
+            prospect,
+            failure,
+        }))
+    }
+
+    /// Whether what was in the way is about to end, or has ended since it was looked at:
+    /// then it no longer shows that.
+    fn prospect(
+        &self,
+        not_now: &NotNow,
+        inventory: &Inventory,
+        probe: &OfdLock,
+    ) -> Result<Prospect, Failure> {
+        let (prospect, is_free) = if not_now.over_limit {
+            let prospect = lingering::prospect_within_limit(self.lock_file, probe, inventory)?;
+            let allowed = cap::allows(self.lock_file, probe, inventory, self.request)?;
+            (prospect, allowed)
+        } else {
+            let prospect = lingering::prospect(self.lock_file, probe, self.request, inventory)?;
+            (prospect, self.has_come_free(&not_now.taken, probe)?)
+        };
+        Ok(if prospect == Prospect::None && is_free {
+            Prospect::Possible
+        } else {
+            prospect
+        })
+    }
+
+    /// Whether one of the devices that the lock kept from this call is free by now.
+    fn has_come_free(&self, taken: &[Device], probe: &OfdLock) -> Result<bool, Failure> {
+        for device in taken {
+            if device_claim::units(probe, self.request, device)?.is_available() {
+                return Ok(true);
+            }
+        }
+        Ok(false)
+    }
+
+    /// Whether the caller waits when nothing is free.
+    fn waits(&self) -> bool {
+        self.node.settings().longest_wait() != Wait::NO
+    }
+
+    fn inventory(&mut self) -> Result<Rc<Inventory>, Failure> {
+        self.node.inventory(self.request.look())
+    }
+
+    /// Chooses where `ahead` programs wait for the same request: with none of them among
+    /// all devices, else among those that a stopped head leaves alone.
+    fn choose_behind_queue(
+        &mut self,
+        ahead: usize,
+        probe: &OfdLock,
+        observer: &mut dyn Observer,
+    ) -> Result<Result<Claimed, NotNow>, Failure> {
+        if ahead == 0 {
+            return self.choose(probe, None, observer);
+        }
+        let left_alone = if self.waits() {
+            Vec::new()
+        } else {
+            let inventory = self.inventory()?;
+            self.ignored_by_stalled_head(probe, &inventory)?
+        };
+        if left_alone.is_empty() {
+            return Ok(Err(NotNow {
+                failure: queue::taken_by(ahead).hint(observer.hint(true)),
+                over_limit: false,
+                taken: Vec::new(),
+            }));
+        }
+        self.choose(probe, Some(&left_alone), observer)
+    }
+
+    /// Devices that are free and that the head of the queue does not look at, since it is
+    /// stopped: as many as are wanted, or none.
+    fn ignored_by_stalled_head(
+        &self,
+        probe: &OfdLock,
+        inventory: &Inventory,
+    ) -> Result<Vec<Uuid>, Failure> {
+        queue::stalled_head::alone(
+            || {
+                let pool = self.request.filter.pool(inventory);
+                Ok(queue::availability(probe, self.request, pool)?.free)
+            },
+            self.request.count,
+            queue::stalled_head::ALONE,
+        )
+    }
+
+    /// Chooses among all devices, or among `only` these; else why there are none.
+    fn choose(
+        &mut self,
+        probe: &OfdLock,
+        only: Option<&[Uuid]>,
+        observer: &mut dyn Observer,
+    ) -> Result<Result<Claimed, NotNow>, Failure> {
+        let mut chooser = Chooser {
+            node: &mut *self.node,
+            lock_file: self.lock_file,
+            side: self.side,
+            request: self.request,
+            skip: &|device: &Device| only.is_some_and(|only| !only.contains(&device.uuid)),
+        };
+        if chooser.node.known().is_none()
+            && let Some(picked) = chooser.pick_randomly(probe)?
+        {
+            return Ok(Ok(Claimed {
+                picked: vec![picked],
+                guard: None,
+            }));
+        }
+        let inventory = chooser.node.inventory(self.request.look())?;
+        match chooser.choose(probe, &inventory)? {
+            Outcome::Claimed(claimed) => {
+                observer.picked(&mut chooser, &claimed.picked, &inventory)?;
+                Ok(Ok(claimed))
+            }
+            Outcome::OverCap(failure) => Ok(Err(NotNow {
+                failure,
+                over_limit: true,
+                taken: Vec::new(),
+            })),
+            Outcome::NoneFree(rejected) => {
+                observer.rejected(&rejected, probe);
+                let report = RejectionReport::take(&rejected, probe);
+                // For people: what a script does with an empty answer is the other
+                // hint's.
+                let silent = all_silent(&rejected, chooser.node);
+                let remedy = report.remedy().filter(|_| std::io::stderr().is_terminal());
+                let hint = remedy.unwrap_or_else(|| observer.hint(false));
+                let taken = rejected.into_iter().filter(|(_, why)| why.is_locks());
+                Ok(Err(NotNow {
+                    failure: silent.unwrap_or_else(|| report.failure().hint(hint)),
+                    over_limit: false,
+                    taken: taken.map(|(device, _)| device).collect(),
+                }))
+            }
+        }
+    }
+}
+
+/// The failure where no GPU of the pool answers.
+fn all_silent(rejected: &[(Device, Rejected)], node: &Node<'_>) -> Option<Failure> {
+    let Some((first, Rejected::Unknown(reason))) = rejected.first() else {
+        return None;
+    };
+    if rejected
+        .iter()
+        .any(|(device, _)| !node.is_silent(device.gpu))
+    {
+        return None;
+    }
+    let known = node.known();
+    let others_answer = known.is_some_and(|inventory| {
+        let mut gpus = inventory.gpus.iter();
+        gpus.any(|gpu| !node.is_silent(gpu.index) && inventory.silent_gpu(gpu.index).is_none())
+    });
+    let (which, hint) = if others_answer {
+        ("no GPU of the request", nvml_client::HANGS_OR_SICK)
+    } else {
+        ("no GPU", nvml_client::HANGS)
+    };
+    let text = format!("{which} answers NVML: GPU {}: {reason}", first.gpu);
+    Some(Failure::new(Kind::Nvml, text).hint(hint))
+}
+
+/// Fails if the share is larger than the part that we own of every device of the grant:
+/// waiting could not find room for it.
+fn fits_inside(request: &Request, inventory: &Inventory) -> Result<(), Failure> {
+    let Some(cover) = &request.cover else {
+        return Ok(());
+    };
+    let mut pool = request.filter.pool(inventory).peekable();
+    if pool.peek().is_none()
+        || !pool.all(|device| {
+            let ours = cover.units(&device.uuid);
+            ours.is_some_and(|ours| {
+                request.filter.portion(ours, device.memory) == Portion::TooLarge
+            })
+        })
+    {
+        return Ok(());
+    }
+    let share = request
+        .filter
+        .share
+        .map(|share| share.to_string())
+        .unwrap_or_default();
+    Err(Failure::new(
+        Kind::NoDevice,
+        format!("--share {share}: larger than the part of the device that is reserved for you"),
+    )
+    .hint("a fraction, such as --share 1/2, is a fraction of that part"))
+}

@@ -1,0 +1,138 @@
+use super::*;
+use getgpu_model::Uuid;
+use std::os::unix::fs::PermissionsExt;
+
+/// A lock in a directory of its own, which others cannot write to: a test beside this one,
+/// which creates a lock file, has umask 0 for a moment.
+fn private_lock() -> (tempfile::TempDir, LockFile) {
+    let private = std::fs::Permissions::from_mode(0o755);
+    let directory = tempfile::Builder::new().permissions(private).tempdir();
+    let directory = directory.unwrap();
+    let path = directory.path().join("lock");
+    (directory, LockFile::find(Some(path), None).unwrap())
+}
+
+fn span() -> Span {
+    Span::of(&Uuid::parse("MIG-0d1e2f30-1111-5222-8333-444455556666").unwrap())
+}
+
+fn whole(side: Side) -> ClaimSpec {
+    ClaimSpec {
+        side,
+        level: Level::Outer,
+        units: Units::whole(),
+    }
+}
+
+fn part(side: Side, level: Level, number: i64, of: i64) -> ClaimSpec {
+    let size = getgpu_model::UNITS / of;
+    let units = Units::whole().first(size * (number + 1)).unwrap();
+    let before = Units::whole()
+        .first(size * number)
+        .filter(|_| number > 0)
+        .unwrap_or_default();
+    ClaimSpec {
+        side,
+        level,
+        units: units.difference(&before),
+    }
+}
+
+fn attempt(lock_file: &LockFile, spec: &ClaimSpec) -> Attempt {
+    try_claim(lock_file, spec, span()).unwrap()
+}
+
+#[track_caller]
+fn got(lock_file: &LockFile, spec: &ClaimSpec) -> Claim {
+    match attempt(lock_file, spec) {
+        Attempt::Got(claim) => claim,
+        other => panic!("{other:?}"),
+    }
+}
+
+/// The same for what was dropped just now: a child that another test has forked has the lock
+/// for a moment longer.
+#[track_caller]
+fn got_again(lock_file: &LockFile, spec: &ClaimSpec) -> Claim {
+    let began = Instant::now();
+    while began.elapsed() < Duration::from_secs(10) {
+        if let Attempt::Got(claim) = attempt(lock_file, spec) {
+            return claim;
+        }
+    }
+    got(lock_file, spec)
+}
+
+/// Fails unless another has it for good.
+#[track_caller]
+fn taken(lock_file: &LockFile, spec: &ClaimSpec) {
+    assert!(matches!(attempt(lock_file, spec), Attempt::Taken));
+}
+
+#[test]
+fn a_lease_waits_out_a_reservation_that_is_only_tried() {
+    let (_directory, lock_file) = private_lock();
+    let description = lock_file.open().unwrap();
+    assert!(description.try_write(span().reservation()).unwrap());
+    let closer = std::thread::spawn(move || {
+        std::thread::sleep(Duration::from_millis(20));
+        drop(description);
+    });
+    got(&lock_file, &whole(Side::Lease));
+    closer.join().unwrap();
+}
+
+#[test]
+fn shares_of_both_sides_fill_a_device_and_exclude_the_whole() {
+    let (_directory, lock_file) = private_lock();
+    let third = |side, number| part(side, Level::Outer, number, 3);
+    let held = [(Side::Lease, 0), (Side::Reservation, 1), (Side::Lease, 2)]
+        .map(|(side, number)| got(&lock_file, &third(side, number)));
+    for side in [Side::Lease, Side::Reservation] {
+        let other = attempt(&lock_file, &whole(side));
+        assert!(matches!(other, Attempt::Tentative), "{side:?}");
+    }
+    held.iter().for_each(|claim| claim.confirm().unwrap());
+    for number in 0..3 {
+        taken(&lock_file, &third(Side::Lease, number));
+        taken(&lock_file, &third(Side::Reservation, number));
+    }
+    taken(&lock_file, &whole(Side::Lease));
+    taken(&lock_file, &whole(Side::Reservation));
+    let lock = lock_file.open().unwrap();
+    let seen = crate::Occupancy::read(&lock, Level::Outer, span()).unwrap();
+    assert!(seen.confirmed.is_whole() && seen.tentative.is_empty());
+    drop(held);
+    got_again(&lock_file, &whole(Side::Lease));
+}
+
+#[test]
+fn inside_what_is_ours_the_inner_ranges_decide() {
+    let (_directory, lock_file) = private_lock();
+    let ours = got(&lock_file, &whole(Side::Reservation));
+    ours.confirm().unwrap();
+    let inner = Level::Inner { reserved: true };
+    let spec = |side| ClaimSpec {
+        side,
+        level: inner,
+        units: Units::whole(),
+    };
+    let lease = got(&lock_file, &spec(Side::Lease));
+    lease.confirm().unwrap();
+    taken(&lock_file, &spec(Side::Lease));
+    taken(&lock_file, &spec(Side::Reservation));
+    let named = || named_lease(&lock_file, span(), Units::whole()).unwrap();
+    assert!(named().is_none(), "the outer lease is taken too");
+    drop(lease);
+    let named = named().unwrap();
+    named.confirm().unwrap();
+    for side in [Side::Lease, Side::Reservation] {
+        taken(&lock_file, &spec(side));
+    }
+    drop(named);
+    let reservation = got(&lock_file, &spec(Side::Reservation));
+    reservation.confirm().unwrap();
+    drop(ours);
+    // It holds the outer one too.
+    taken(&lock_file, &whole(Side::Lease));
+}

@@ -1,0 +1,285 @@
+//! The command line of a reservation's holder: what it reserves, for whom and until when.
+//! getgpu writes it, the holder takes everything it needs from it, people read it in
+//! ps(1), and every program of this package reads it back from /proc.
+
+use std::ffi::CString;
+use std::time::Duration;
+
+use getgpu_linux::{Process, Stat};
+use getgpu_model::{Job, Uuid};
+
+/// The option that makes a getgpu a holder; the words follow it.
+pub const OPTION: &str = "--holder";
+
+/// The word, the first of a getgpu's, by which the Python package asks for a lease. It is
+/// no option: what is typed can make no reservation a lease.
+pub const LEASE_WORD: &str = "--as-lease";
+
+/// What a reservation is. Words of the holder say it that no option writes: a tag is only
+/// a name.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub enum Role {
+    /// It is for the programs that name its devices.
+    #[default]
+    Reservation,
+    /// If it is held for a process, it is the lease of that process (packaging/python).
+    Lease,
+    /// A part of a device that Slurm's prolog has reserved for its job.
+    JobPart,
+}
+
+impl Role {
+    /// The holder's word for it.
+    fn word(self) -> Option<&'static str> {
+        match self {
+            Self::Reservation => None,
+            Self::Lease => Some("lease=1"),
+            Self::JobPart => Some("part=1"),
+        }
+    }
+}
+
+/// Until when it holds.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum Until {
+    /// While programs name the device: waits so long for the first, and lingers so long
+    /// behind the last.
+    Programs {
+        /// For the first program to appear.
+        wait: Duration,
+        /// Behind the last one, while the caller lives.
+        linger: Duration,
+    },
+    /// Until this process exits, so long at most.
+    Over(Process, Option<Duration>),
+    /// Until it is released.
+    Released,
+}
+
+/// What a holder's command line says.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct HolderArgs {
+    pub devices: Vec<Uuid>,
+    pub role: Role,
+    /// What was printed: a program that has exactly this in CUDA_VISIBLE_DEVICES names
+    /// the device.
+    pub value: String,
+    pub caller: Process,
+    /// The batch job that it is made in.
+    pub job: Option<Job>,
+    /// The line for the system's log at its end; `None`: none.
+    pub record: Option<String>,
+    /// The grant that the devices were chosen from, where it names more than they are: a
+    /// process that names all of it was granted it, and is no use of the reservation.
+    pub grant: Vec<Uuid>,
+    /// Start of the getgpu that made it, in clock ticks: unreadable processes count only
+    /// from then on.
+    pub since: u64,
+    /// One of the devices was in the environment of getgpu before: older programs that
+    /// name it do not count.
+    pub granted: bool,
+    /// Until when.
+    pub until: Until,
+    /// Its name, and what was asked for under it.
+    pub tag: Option<Tag>,
+}
+
+/// The name of a reservation.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Tag {
+    pub name: String,
+    /// A number that is the same for the same request.
+    pub asked: String,
+}
+
+impl HolderArgs {
+    /// The words behind `getgpu --holder`. A NUL cannot occur: process names end at one.
+    pub fn words(&self) -> Vec<CString> {
+        let mut words = vec![
+            Uuid::join(&self.devices),
+            format!("caller={}({})", self.caller.pid, self.caller.name),
+            format!("start={}", self.caller.start),
+        ];
+        match &self.until {
+            Until::Programs { wait, linger } => {
+                words.push(format!("for={}", wait.as_secs_f64()));
+                words.push(format!("linger={}", linger.as_secs_f64()));
+            }
+            Until::Over(process, longest) => {
+                words.push(format!("hold={}({})", process.pid, process.name));
+                words.push(format!("hold-start={}", process.start));
+                words.extend(longest.map(|longest| format!("longest={}", longest.as_secs_f64())));
+            }
+            Until::Released => words.push("hold=0()".into()),
+        }
+        words.push(format!("since={}", self.since));
+        words.extend(self.role.word().map(str::to_owned));
+        words.extend(self.record.as_ref().map(|text| format!("record={text}")));
+        if let Some(job) = &self.job {
+            words.push(format!("job={}", job.id));
+            words.extend(job.task.map(|task| format!("task={task}")));
+        }
+        if !self.grant.is_empty() {
+            words.push(format!("grant={}", Uuid::join(&self.grant)));
+        }
+        words.push(format!("value={}", self.value));
+        if self.granted {
+            words.push("granted=1".into());
+        }
+        if let Some(tag) = &self.tag {
+            words.extend([format!("tag={}", tag.name), format!("asked={}", tag.asked)]);
+        }
+        words
+            .into_iter()
+            .filter_map(|word| CString::new(word).ok())
+            .collect()
+    }
+
+    /// Reads the words behind `--holder`. A word that an older version did not write has
+    /// the value that it stood for then.
+    pub fn parse<'a>(words: impl IntoIterator<Item = &'a str>) -> Option<Self> {
+        let words = DeviceWords::parse(words)?;
+        let until = match words.find("hold") {
+            Some(text) => match process(text, words.number("hold-start")?)? {
+                Process { pid: 0, .. } => Until::Released,
+                process => Until::Over(process, words.seconds("longest")),
+            },
+            None => Until::Programs {
+                wait: words.seconds("for").unwrap_or_default(),
+                linger: words.seconds("linger").unwrap_or_default(),
+            },
+        };
+        let role = match (words.find("lease"), words.find("part")) {
+            (Some(_), _) => Role::Lease,
+            (None, Some(_)) => Role::JobPart,
+            (None, None) => Role::Reservation,
+        };
+        Some(Self {
+            role,
+            value: words.find("value").unwrap_or_default().to_owned(),
+            caller: process(words.find("caller")?, words.number("start")?)?,
+            since: words.number("since")?,
+            record: words.find("record").map(str::to_owned),
+            job: words.find("job").map(|id| Job {
+                id: id.into(),
+                task: words.find("task").and_then(|task| task.parse().ok()),
+            }),
+            grant: words
+                .find("grant")
+                .map_or(Some(Vec::new()), parse_devices)?,
+            granted: words.find("granted").is_some(),
+            tag: words.find("tag").map(|name| Tag {
+                name: name.into(),
+                asked: words.find("asked").unwrap_or_default().into(),
+            }),
+            devices: words.devices,
+            until,
+        })
+    }
+
+    /// The process until whose end it holds, whatever runs.
+    pub fn held_for(&self) -> Option<&Process> {
+        match &self.until {
+            Until::Over(process, _) => Some(process),
+            _ => None,
+        }
+    }
+
+    /// Whether it is about to end: the process that it holds for has exited.
+    pub fn is_ending(&self) -> bool {
+        let process = self.held_for();
+        process.is_some_and(|process| !Stat::runs(process.pid, process.start))
+    }
+
+    /// The process whose lease this is, as if cudawrap had started it: a program beside it
+    /// must not use the device, whatever reservation both run under.
+    pub fn lessee(&self) -> Option<&Process> {
+        self.held_for().filter(|_| self.role == Role::Lease)
+    }
+
+    /// Whether it is the lease of a program that is beside those of a `lineage`, and not
+    /// one of them. To `lease_of`, a process that asks for a lease, its own are such too.
+    pub fn is_lease_beside(&self, lineage: &[(i32, u64)], lease_of: Option<i32>) -> bool {
+        self.lessee().is_some_and(|lessee| {
+            let above = lineage.contains(&(lessee.pid, lessee.start));
+            !above || lease_of == Some(lessee.pid)
+        })
+    }
+
+    /// Whether it follows the programs that name its devices, as a plain reservation does.
+    pub fn is_plain(&self) -> bool {
+        matches!(self.until, Until::Programs { .. })
+    }
+
+    /// The number of the job whose part this is.
+    pub fn job_of_part(&self) -> Option<&str> {
+        let job = self.job.as_ref().filter(|_| self.role == Role::JobPart);
+        job.map(Job::number)
+    }
+
+    /// How many generations above a process this reservation was made: for that process
+    /// itself 0, `usize::MAX` if it was made for none of its `lineage` (the process and
+    /// its ancestors as pid and start, nearest first).
+    pub fn distance(&self, lineage: &[(i32, u64)]) -> usize {
+        lineage
+            .iter()
+            .position(|(pid, _)| {
+                self.held_for().is_some_and(|process| process.pid == *pid)
+                    || self.caller.pid == *pid
+            })
+            .unwrap_or(usize::MAX)
+    }
+}
+
+/// The words behind the option, taken apart: UUIDs with commas between, then `key=value`.
+/// Keys that this version does not know are ignored.
+struct DeviceWords<'a> {
+    devices: Vec<Uuid>,
+    pairs: Vec<(&'a str, &'a str)>,
+}
+
+impl<'a> DeviceWords<'a> {
+    /// Reads them; none if the first word does not name devices.
+    fn parse(words: impl IntoIterator<Item = &'a str>) -> Option<Self> {
+        let mut words = words.into_iter();
+        let devices = parse_devices(words.next()?)?;
+        Some(Self {
+            devices,
+            pairs: words.filter_map(|word| word.split_once('=')).collect(),
+        })
+    }
+
+    /// The value of a key.
+    fn find(&self, key: &str) -> Option<&'a str> {
+        let found = self.pairs.iter().find(|(name, _)| *name == key);
+        found.map(|(_, value)| *value)
+    }
+
+    /// The whole number under a key, 0 without it; none if it is no number.
+    fn number(&self, key: &str) -> Option<u64> {
+        self.find(key).map_or(Some(0), |text| text.parse().ok())
+    }
+
+    /// The duration under a key.
+    fn seconds(&self, key: &str) -> Option<Duration> {
+        Duration::try_from_secs_f64(self.find(key)?.parse().ok()?).ok()
+    }
+}
+
+fn parse_devices(text: &str) -> Option<Vec<Uuid>> {
+    text.split(',').map(Uuid::parse).collect()
+}
+
+/// `4711(bash)`
+fn process(text: &str, start: u64) -> Option<Process> {
+    let (pid, name) = text.split_once('(').unwrap_or((text, ")"));
+    Some(Process {
+        pid: pid.parse().ok()?,
+        start,
+        name: name.strip_suffix(')')?.to_owned(),
+    })
+}
+
+#[cfg(test)]
+#[path = "holder_args_tests.rs"]
+mod tests;

@@ -1,0 +1,281 @@
+//! Who holds a device, read from the kernel: the confirmed units, and the bytes that say
+//! uid and pid. The bytes only say where to look; user, program and start come from
+//! /proc/PID, the share from fdinfo where readable.
+
+use std::collections::BTreeSet;
+
+use serde::Serialize;
+
+use super::holder_args::{HolderArgs, Until};
+use super::ownership_proof::{HolderProcess, locks_of};
+use super::{Held, Level, LockFile, OfdLock, Side, Span};
+use getgpu_linux::{
+    Range, Stat,
+    procfs::{self, namespaces},
+};
+use getgpu_model::{Failure, Job, UNITS, Units};
+
+/// More runs of bytes than this on one device are a flood, and are not listed.
+const MOST: usize = 2000;
+
+/// One program or holder of a reservation.
+#[derive(Clone, Debug, Default, PartialEq, Serialize)]
+pub struct Holder {
+    /// `lease`, `reservation` or `claim`.
+    pub kind: &'static str,
+    /// Uid as the host has it; null if only a pid is known.
+    pub uid: Option<u32>,
+    /// Login name of the uid.
+    pub user: Option<String>,
+    /// The program, or the reservation's caller; null from another pid namespace.
+    pub pid: Option<i32>,
+    pub program: Option<String>,
+    /// Its part of the device; null where not known.
+    pub share: Option<f64>,
+    /// When it started, in Unix seconds.
+    pub since: Option<u64>,
+    /// When a hold ends at the latest, in Unix seconds; null where it has no such end.
+    pub until: Option<u64>,
+    /// Whether a reservation lasts whatever runs (`--hold`); null for a lease.
+    pub hold: Option<bool>,
+    pub tag: Option<String>,
+    /// The batch job, with its step: `4711.0`.
+    pub job: Option<String>,
+    /// The number of the task in the step.
+    pub task: Option<u32>,
+}
+
+impl Holder {
+    /// A holder of which the kernel tells the uid at most.
+    pub fn by_uid(kind: &'static str, uid: Option<u32>) -> Self {
+        Self {
+            kind,
+            uid,
+            user: uid.map(procfs::user_name),
+            ..Self::default()
+        }
+    }
+
+    /// Adds what getgpu-hold was started with: for whom, until when, under which name.
+    fn describe(&mut self, args: &HolderArgs) {
+        let (pid, name) = stands_for(args);
+        (self.pid, self.program) = (Some(pid), Some(name));
+        self.tag = args.tag.as_ref().map(|tag| tag.name.clone());
+        self.hold = Some(!args.is_plain());
+        if let Until::Over(_, Some(longest)) = &args.until {
+            self.until = self.since.map(|since| since + longest.as_secs());
+        }
+    }
+}
+
+/// The process that a reservation is shown with, and its name: its caller, or what it is
+/// held for, which says more than who asked (for a task that is Slurm's hook).
+pub fn stands_for(args: &HolderArgs) -> (i32, String) {
+    let held = args
+        .held_for()
+        .filter(|process| process.pid != args.caller.pid)
+        .and_then(|process| Stat::read(process.pid))
+        .filter(Stat::alive);
+    let (pid, comm) = held.map_or((args.caller.pid, args.caller.name.clone()), |held| {
+        (held.pid, held.comm)
+    });
+    (pid, procfs::program_name(pid, &comm))
+}
+
+/// What the lock says of one device.
+#[derive(Clone, Debug, Default)]
+pub struct Holdings {
+    /// Units under confirmed leases.
+    pub leased: i64,
+    /// Units under confirmed reservations.
+    pub reserved: i64,
+    /// Units under either.
+    pub used: i64,
+    /// One lease has the whole device.
+    pub whole: bool,
+    /// A call is trying it at this moment.
+    pub tentative: bool,
+    pub holders: Vec<Holder>,
+}
+
+impl Holdings {
+    /// Whether no process has any of it, and one is trying to take it at this moment.
+    pub const fn claimed(&self) -> bool {
+        self.tentative && self.used == 0
+    }
+}
+
+/// Reads from the lock what is held of `span` and by whom.
+pub fn holdings(lock_file: &LockFile, probe: &OfdLock, span: Span) -> Result<Holdings, Failure> {
+    let mut held = Holdings::default();
+    let leases = probe.conflicts(span.lease(), MOST)?.found;
+    let reservations = probe.conflicts(span.reservation(), MOST)?.found;
+    // What is held inside is held on the outer range, too (`Claim::hold_on`).
+    let leased = confirmed(&leases, span.lease());
+    let reserved = confirmed(&reservations, span.reservation());
+    (held.leased, held.reserved, held.used) = (
+        leased.count(),
+        reserved.count(),
+        leased.union(&reserved).count(),
+    );
+    // Locks of different descriptions are told apart, so a run over everything is one
+    // program's.
+    held.whole = leases
+        .iter()
+        .any(|c| c.held == Held::Confirmed && c.range.len() == UNITS);
+    held.tentative = leases
+        .iter()
+        .chain(&reservations)
+        .any(|c| c.held == Held::Tentative);
+    let sides = [
+        (Side::Lease, held.leased),
+        (Side::Reservation, held.reserved),
+    ];
+    for (side, units) in sides.into_iter().filter(|(_, units)| *units > 0) {
+        let found = holders_of(lock_file, probe, span, side, units)?;
+        held.holders.extend(found);
+    }
+    Ok(held)
+}
+
+/// The units of a region that confirmed claims hold.
+fn confirmed(found: &[super::Conflict], region: Range) -> Units {
+    let confirmed = found.iter().filter(|c| c.held == Held::Confirmed);
+    Units::of(confirmed.map(|c| c.range), region)
+}
+
+/// The host uids that hold one side of a device.
+pub fn uids(probe: &OfdLock, span: Span, side: Side) -> Result<BTreeSet<u32>, Failure> {
+    Ok(numbers(probe, span.uids(side))?
+        .into_iter()
+        .filter_map(|n| u32::try_from(n).ok())
+        .collect())
+}
+
+/// The process ids that hold one side of a device.
+pub fn process_ids(probe: &OfdLock, span: Span, side: Side) -> Result<BTreeSet<i32>, Failure> {
+    Ok(numbers(probe, span.pids(side))?
+        .into_iter()
+        .filter_map(|n| i32::try_from(n).ok())
+        .collect())
+}
+
+/// The offsets inside `region` that are read-locked, each by itself: a holder signs with
+/// one byte, and a lock on many says nothing of whose they are.
+fn numbers(probe: &OfdLock, region: Range) -> Result<BTreeSet<i64>, Failure> {
+    let scan = probe.conflicts(region, MOST)?;
+    let signatures = scan.found.iter();
+    let signatures = signatures.filter(|c| c.held == Held::Confirmed && c.range.len() == 1);
+    Ok(signatures
+        .map(|c| c.range.start() - region.start())
+        .collect())
+}
+
+fn holders_of(
+    lock_file: &LockFile,
+    probe: &OfdLock,
+    span: Span,
+    side: Side,
+    units: i64,
+) -> Result<Vec<Holder>, Failure> {
+    let mut uids = uids(probe, span, side)?;
+    let mut holders = Vec::new();
+    let mut forged = false;
+    if namespaces::host_pids() {
+        for pid in process_ids(probe, span, side)? {
+            let (Some(euid), Some(stat)) = (procfs::euid(pid), Stat::read(pid)) else {
+                continue;
+            };
+            let uid = namespaces::host_uid(euid);
+            // A byte that any user could have locked counts only beside the uid of the
+            // process it names, and not if that process shows that it has nothing.
+            if is_innocent(lock_file, pid, side, span) {
+                forged = true;
+            } else if uids.contains(&uid) {
+                holders.push(holder(lock_file, span, side, uid, &stat));
+            }
+        }
+        // Root may read who really has it.
+        let unsigned = holders.is_empty() && uids.is_empty();
+        if (forged || unsigned) && namespaces::is_host_root() {
+            uids.clear();
+            let all = procfs::pids().into_iter();
+            let holding = all.filter(|pid| !units_of(lock_file, *pid, side, span).is_empty());
+            for stat in holding.filter_map(Stat::read) {
+                let Some(euid) = procfs::euid(stat.pid) else {
+                    continue;
+                };
+                if holders
+                    .iter()
+                    .all(|known: &Holder| known.pid != Some(stat.pid))
+                {
+                    let uid = namespaces::host_uid(euid);
+                    holders.push(holder(lock_file, span, side, uid, &stat));
+                }
+            }
+        }
+    }
+    for known in &holders {
+        if let Some(uid) = known.uid {
+            uids.remove(&uid);
+        }
+    }
+    holders.extend(
+        uids.into_iter()
+            .map(|uid| Holder::by_uid(side.word(), Some(uid))),
+    );
+    // A single holder has all that is held.
+    if let [only] = holders.as_mut_slice() {
+        only.share = only.share.or(Some(units as f64 / UNITS as f64));
+    }
+    Ok(holders)
+}
+
+fn holder(lock_file: &LockFile, span: Span, side: Side, uid: u32, stat: &Stat) -> Holder {
+    let own = units_of(lock_file, stat.pid, side, span).count();
+    let caller = (side == Side::Reservation)
+        .then(|| HolderProcess::of(stat.pid))
+        .flatten();
+    let job = caller
+        .as_ref()
+        .map_or_else(|| Job::of(stat.pid), |holder| holder.args.job.clone());
+    let (job, task) = job.map_or((None, None), |job| (Some(job.id), job.task));
+    let since = since(stat);
+    let mut found = Holder {
+        pid: Some(stat.pid),
+        share: (own > 0).then(|| own as f64 / UNITS as f64),
+        since,
+        job,
+        task,
+        ..Holder::by_uid(side.word(), Some(uid))
+    };
+    match caller {
+        Some(holder) => found.describe(&holder.args),
+        None => found.program = Some(procfs::program_name(stat.pid, &stat.comm)),
+    }
+    found
+}
+
+/// Whether a process may be read and shows that it has nothing of a device, so that another
+/// one has signed with its number.
+pub fn is_innocent(lock_file: &LockFile, pid: i32, side: Side, span: Span) -> bool {
+    std::fs::read_dir(format!("/proc/{pid}/fdinfo")).is_ok()
+        && units_of(lock_file, pid, side, span).is_empty()
+}
+
+/// The units of a device that the descriptors of a process show, as far as they may be
+/// read.
+pub fn units_of(lock_file: &LockFile, pid: i32, side: Side, span: Span) -> Units {
+    let region = span.of_side(side, Level::Outer);
+    Units::locked(&locks_of(pid), lock_file.identity.1, region)
+}
+
+/// When a process started, in Unix seconds.
+pub fn since(stat: &Stat) -> Option<u64> {
+    let up = getgpu_linux::sys::boot_time().as_secs_f64()
+        - stat.start as f64 / getgpu_linux::sys::ticks_per_second() as f64;
+    let now = std::time::SystemTime::now()
+        .duration_since(std::time::UNIX_EPOCH)
+        .ok()?;
+    Some(now.as_secs_f64().max(up).round() as u64 - up.max(0.0).round() as u64)
+}

@@ -1,0 +1,95 @@
+//! What is taken of a device at this moment, seen without taking anything: by confirmed
+//! and by tentative claims. A choice counts both; a listing counts the confirmed.
+
+use super::{Held, Level, OfdLock, Span};
+use getgpu_linux::Range;
+use getgpu_model::{Failure, Units};
+
+/// More runs of bytes than this on one device are a flood: then all of it counts as
+/// taken.
+const MOST: usize = 4000;
+
+/// What is taken of one device.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct Occupancy {
+    /// By leases and reservations.
+    pub confirmed: Units,
+    /// By those who are about to decide.
+    pub tentative: Units,
+}
+
+impl Occupancy {
+    /// Looks at both sides of a level; on the inner one also at leases of those who named
+    /// the device.
+    pub fn read(probe: &OfdLock, level: Level, span: Span) -> Result<Self, Failure> {
+        let regions: &[Range] = match level {
+            Level::Outer => &[span.lease(), span.reservation()],
+            Level::Inner { reserved: false } => &[span.inner_lease(), span.inner_reservation()],
+            Level::Inner { reserved: true } => {
+                &[span.inner_lease(), span.inner_reservation(), span.lease()]
+            }
+        };
+        let mut taken = Self::default();
+        for region in regions {
+            let scan = probe.conflicts(*region, MOST)?;
+            if scan.flood {
+                return Ok(Self {
+                    confirmed: Units::whole(),
+                    tentative: Units::default(),
+                });
+            }
+            for (held, units) in [
+                (Held::Confirmed, &mut taken.confirmed),
+                (Held::Tentative, &mut taken.tentative),
+            ] {
+                let ranges = scan
+                    .found
+                    .iter()
+                    .filter(|c| c.held == held)
+                    .map(|c| c.range);
+                *units = units.union(&Units::of(ranges, *region));
+            }
+        }
+        Ok(taken)
+    }
+
+    /// Everything that a choice must leave alone.
+    pub fn all(&self) -> Units {
+        self.confirmed.union(&self.tentative)
+    }
+
+    /// Whether some of `units` is taken, and how.
+    pub fn held(&self, units: &Units) -> Option<Held> {
+        let meets = |taken: &Units| units.difference(taken) != *units;
+        if meets(&self.confirmed) {
+            return Some(Held::Confirmed);
+        }
+        meets(&self.tentative).then_some(Held::Tentative)
+    }
+}
+
+/// What of one region others claim; all of it if there are too many to read.
+pub fn in_region(probe: &OfdLock, region: Range) -> Result<Units, Failure> {
+    let scan = probe.conflicts(region, MOST)?;
+    Ok(if scan.flood {
+        Units::whole()
+    } else {
+        Units::of(scan.found.iter().map(|c| c.range), region)
+    })
+}
+
+/// Whether any process claims any of a device: of a free one, and of most others, one
+/// question to the kernel, which walks past every lock on the file for each.
+pub fn seen(probe: &OfdLock, span: Span) -> Result<Option<Held>, Failure> {
+    let Some(first) = probe.conflict(span.lease_and_reservation())? else {
+        return Ok(None);
+    };
+    let meets = |region: Range| region.intersection(first.range).is_some();
+    if first.held == Held::Confirmed && (meets(span.lease()) || meets(span.reservation())) {
+        return Ok(Some(Held::Confirmed));
+    }
+    let lease = probe.conflict(span.lease())?;
+    let reservation = probe.conflict(span.reservation())?;
+    let held = [lease, reservation].into_iter().flatten().map(|c| c.held);
+    Ok(held.max_by_key(|held| *held == Held::Confirmed))
+}

@@ -1,0 +1,136 @@
+//! What this user has: reservations of our uid, and leases of our ancestors. A choice
+//! believes proof alone, and the proof is fdinfo: a process of our uid whose open
+//! descriptor holds the lock. Without proof it is another user's.
+
+use super::holder_args::{HolderArgs, OPTION};
+use super::{LockFile, Span};
+use getgpu_linux::{
+    CommandLines, OwnLock, Range,
+    procfs::{self, ancestry, fdinfo, process_memory},
+};
+use getgpu_model::{Units, Uuid};
+
+/// The process name of a reservation's holder.
+pub const HOLDER_NAME: &str = "getgpu-hold";
+
+/// A process that is called like a holder, and what its command line says.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct HolderProcess {
+    pub pid: i32,
+    /// Its own start, in clock ticks after boot: with the pid, which process it is.
+    pub start: u64,
+    /// What it was started with.
+    pub args: HolderArgs,
+}
+
+impl HolderProcess {
+    /// Reads the command line of `pid`, a process that is called like a holder. A
+    /// stranger could make such a read hang, so this is asked only of processes named by
+    /// the lock or of our own uid.
+    pub fn of(pid: i32) -> Option<Self> {
+        if !called(pid) {
+            return None;
+        }
+        let start = procfs::Stat::read(pid)?.start;
+        Self::parse(pid, start, &process_memory::cmdline(pid))
+    }
+
+    /// Reads `getgpu --holder MIG-...[,...] caller=4711(bash) ...`, NUL between the words.
+    pub fn parse(pid: i32, start: u64, bytes: &[u8]) -> Option<Self> {
+        let text = String::from_utf8_lossy(bytes);
+        let words = text.split('\0').skip_while(|word| *word != OPTION);
+        Some(Self {
+            pid,
+            start,
+            args: HolderArgs::parse(words.skip(1))?,
+        })
+    }
+}
+
+/// Whether a process has the name of a holder.
+fn called(pid: i32) -> bool {
+    procfs::comm(pid).is_some_and(|name| name == HOLDER_NAME)
+}
+
+/// The holders of `uid` (all uids for root that asks for all users') that `wanted` agrees
+/// to: found by name, believed by proof.
+pub fn reservations(
+    lock_file: &LockFile,
+    uid: Option<u32>,
+    wanted: &dyn Fn(&HolderArgs) -> bool,
+) -> Vec<HolderProcess> {
+    let (own, command_lines) = (std::process::id() as i32, CommandLines::start());
+    let ours = nix::unistd::geteuid().as_raw();
+    // The cheapest question first, since it is asked of thousands: a file's owner, then a
+    // name, then a whole status.
+    let pids = procfs::pids().into_iter().filter(|pid| {
+        *pid != own && uid.is_none_or(|uid| procfs::may_be_of(*pid, uid)) && called(*pid)
+    });
+    pids.filter_map(|pid| {
+        let owner = procfs::euid(pid)?;
+        // The proof is expensive: with 56 holders only those that matter are asked. But
+        // any user may give a process this name, and whether it holds anything is seen
+        // without its help.
+        if uid.is_some_and(|uid| uid != owner) || owner != ours && !holds_something(lock_file, pid)
+        {
+            return None;
+        }
+        let start = procfs::Stat::read(pid)?.start;
+        HolderProcess::parse(pid, start, &command_lines.command_line(pid, owner))
+    })
+    .filter(|holder| wanted(&holder.args) && proven(lock_file, holder))
+    .collect()
+}
+
+/// Whether a process shows any confirmed lock on the file.
+fn holds_something(lock_file: &LockFile, pid: i32) -> bool {
+    locks_of(pid)
+        .iter()
+        .any(|lock| lock.inode == lock_file.identity.1)
+}
+
+/// Whether the holder's own descriptors show the lock on every device that its command
+/// line names.
+pub fn proven(lock_file: &LockFile, holder: &HolderProcess) -> bool {
+    let reserved = reserved(lock_file, holder);
+    reserved.iter().all(|(_, units)| !units.is_empty())
+}
+
+/// The locks that ancestors of our uid show.
+pub fn ancestors_locks() -> Vec<OwnLock> {
+    let uid = nix::unistd::geteuid().as_raw();
+    let own = ancestry::ancestors(std::process::id() as i32, 64);
+    let own = own
+        .iter()
+        .filter(|stat| procfs::euid(stat.pid) == Some(uid));
+    own.flat_map(|stat| locks_of(stat.pid)).collect()
+}
+
+/// The locks that `pid` shows; none if they may not be read.
+pub fn locks_of(pid: i32) -> Vec<OwnLock> {
+    fdinfo::confirmed_locks(&pid.to_string())
+}
+
+/// The units of a device on which `locks` are a lease. They are read once, since a grant
+/// may name many devices.
+pub fn leased(locks: &[OwnLock], lock_file: &LockFile, device: &Uuid) -> Units {
+    shown_in(locks, lock_file, Span::of(device).lease())
+}
+
+/// The units that `locks` show in a region of a device.
+pub fn shown_in(locks: &[OwnLock], lock_file: &LockFile, region: Range) -> Units {
+    Units::locked(locks, lock_file.identity.1, region)
+}
+
+/// The devices of a reservation, each with the units that the holder's own descriptors
+/// show.
+pub fn reserved(lock_file: &LockFile, holder: &HolderProcess) -> Vec<(Uuid, Units)> {
+    let locks = locks_of(holder.pid);
+    let devices = holder.args.devices.iter();
+    devices
+        .map(|device| {
+            let reserved = shown_in(&locks, lock_file, Span::of(device).reservation());
+            (device.clone(), reserved)
+        })
+        .collect()
+}

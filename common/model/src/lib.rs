@@ -1,0 +1,43 @@
+//! Words and values: UUIDs, devices, the inventory of a node, shares, sets of CPUs, failures and their statuses.
+//!
+//! Start at `Inventory`, the node as plain data, and at `Failure`, the one type of all failures.
+//!
+//! Invariant: knows no lock, no setting and no NVML. Of this project `getgpu-linux` alone is among the dependencies.
+#![allow(missing_docs)]
+
+mod batch;
+pub mod cpus;
+pub mod diag;
+mod error;
+pub mod exit;
+pub mod frameworks;
+mod gpu_listing;
+mod health;
+mod ident;
+mod inventory;
+mod job;
+pub mod mig_profile;
+mod nearest;
+pub mod quantity;
+pub mod share;
+mod similar;
+mod units;
+pub mod visible;
+
+pub use batch::BatchGpus;
+pub use cpus::{CpuSet, overlap};
+pub use diag::{Diag, Verbosity};
+pub use error::{Failure, Kind, reason, refused};
+pub use gpu_listing::{GpuListing, Silent};
+pub use health::{Ailment, ComputeMode, Health, of_recovery_action};
+pub use ident::{Selector, Uuid, WITHOUT_PREFIX, WITHOUT_PREFIX_HINT};
+pub use inventory::{
+    Activity, Detail, Device, Gauge, Gpu, Inventory, Memory, Process, Usage, usable_together,
+};
+pub use job::Job;
+pub use mig_profile::MigProfile;
+pub use nearest::{Distance, Nearest};
+pub use share::Share;
+pub use similar::similar;
+pub use units::{UNITS, Units};
+pub use visible::Visible;

@@ -1,0 +1,186 @@
+//! One settings file: TOML, taken apart into keys and texts, with line and column for
+//! everything that is wrong with it. A file that exists and cannot be read is an error,
+//! since it may hold the site's policy.
+
+use std::io;
+use std::path::{Path, PathBuf};
+
+use toml::Spanned;
+use toml::de::{DeTable, DeValue};
+
+use super::bounded_read;
+use getgpu_model::{Failure, Kind, reason};
+
+/// One `key = value` of a file.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Entry {
+    pub name: String,
+    /// The value's text, or the texts of a list; `None` for a table or a date, which only
+    /// a setting of a newer version can have.
+    pub texts: Option<Vec<String>>,
+    /// `path:line:column` of the key.
+    pub place: String,
+    /// The same of the value.
+    pub value_place: String,
+}
+
+#[derive(Clone, Debug, Default)]
+pub struct File {
+    pub path: PathBuf,
+    pub entries: Vec<Entry>,
+    /// Its tables of groups, programs and users, in this order, and of each in the file's.
+    pub tables: Vec<Table>,
+}
+
+/// For whom a table of settings is.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Scope {
+    /// `[group.NAME]`: limits of the members of a Unix group.
+    Group,
+    /// `[program."NAME"]`: preferences for programs, by a pattern of their name.
+    Program,
+    /// `[user.NAME]`: limits of one user.
+    User,
+}
+
+impl Scope {
+    /// The scope that the first word of a table's name says.
+    fn parse(word: &str) -> Option<Self> {
+        let all = [Self::Group, Self::Program, Self::User];
+        all.into_iter().find(|scope| scope.word() == word)
+    }
+
+    pub const fn word(self) -> &'static str {
+        match self {
+            Self::Group => "group",
+            Self::Program => "program",
+            Self::User => "user",
+        }
+    }
+}
+
+/// One of these tables.
+#[derive(Clone, Debug)]
+pub struct Table {
+    pub scope: Scope,
+    pub name: String,
+    pub entries: Vec<Entry>,
+}
+
+impl File {
+    /// Reads `path`; `None` if there is no such file and it need not exist.
+    pub fn read(path: &Path, must_exist: bool) -> Result<Option<Self>, Failure> {
+        let text = bounded_read::read(path).and_then(|bytes| {
+            String::from_utf8(bytes)
+                .map_err(|_| io::Error::new(io::ErrorKind::InvalidData, "it is not UTF-8"))
+        });
+        let text = match text {
+            Ok(text) => text,
+            // Another user's home (`sudo -u` with HOME kept) has no file for this user
+            // either.
+            Err(_) if !must_exist && std::fs::symlink_metadata(path).is_err() => return Ok(None),
+            Err(error) => {
+                return Err(Failure::new(
+                    Kind::Usage,
+                    format!("{}: cannot be read: {}", path.display(), reason(&error)),
+                ));
+            }
+        };
+        Self::parse(path, &text).map(Some)
+    }
+
+    /// Whether there is more than comments in it.
+    pub fn sets_something(&self) -> bool {
+        !self.entries.is_empty() || !self.tables.is_empty()
+    }
+
+    /// Reads the text of a file that is at `path`.
+    pub fn parse(path: &Path, text: &str) -> Result<Self, Failure> {
+        let source = Text { path, text };
+        let table = DeTable::parse(text).map_err(|error| {
+            let message = error.message().lines().collect::<Vec<_>>().join(", ");
+            source.wrong(error.span().map_or(0, |span| span.start), &message)
+        })?;
+        let mut file = Self {
+            path: path.to_owned(),
+            ..Self::default()
+        };
+        for (key, value) in table.get_ref() {
+            if let ("slurm", Some(hooks)) = (key.get_ref().as_ref(), value.get_ref().as_table()) {
+                for (key, value) in hooks {
+                    let name = format!("slurm.{}", key.get_ref());
+                    file.entries.push(source.entry(&name, key, value));
+                }
+                continue;
+            }
+            let Some(scope) = Scope::parse(key.get_ref()) else {
+                file.entries.push(source.entry(key.get_ref(), key, value));
+                continue;
+            };
+            let tables = value.get_ref().as_table();
+            let form = format!(
+                "expected [{}.\"NAME\"] with settings below it",
+                scope.word()
+            );
+            let tables = tables.ok_or_else(|| source.wrong(key.span().start, &form))?;
+            // In the order of the file, since later settings win; the parser sorts by name.
+            let mut tables: Vec<_> = tables.iter().collect();
+            tables.sort_by_key(|(name, _)| name.span().start);
+            for (name, settings) in tables {
+                let settings = settings.get_ref().as_table();
+                let settings = settings.ok_or_else(|| source.wrong(name.span().start, &form))?;
+                let entries = settings
+                    .iter()
+                    .map(|(key, value)| source.entry(key.get_ref(), key, value));
+                file.tables.push(Table {
+                    scope,
+                    name: name.get_ref().to_string(),
+                    entries: entries.collect(),
+                });
+            }
+        }
+        Ok(file)
+    }
+}
+
+/// The text of a file, in which places are told by line and column.
+struct Text<'t> {
+    path: &'t Path,
+    text: &'t str,
+}
+
+impl Text<'_> {
+    fn entry<K>(&self, name: &str, key: &Spanned<K>, value: &Spanned<DeValue<'_>>) -> Entry {
+        let texts = match value.get_ref() {
+            DeValue::Array(items) => items.iter().map(|item| scalar(item.get_ref())).collect(),
+            value => scalar(value).map(|text| vec![text]),
+        };
+        Entry {
+            name: name.to_owned(),
+            texts,
+            place: self.position(key.span().start),
+            value_place: self.position(value.span().start),
+        }
+    }
+
+    fn position(&self, at: usize) -> String {
+        let before = self.text.get(..at).unwrap_or("");
+        let line = before.matches('\n').count() + 1;
+        let column = before.rsplit('\n').next().map_or(0, |l| l.chars().count()) + 1;
+        format!("{}:{line}:{column}", self.path.display())
+    }
+
+    fn wrong(&self, at: usize, why: &str) -> Failure {
+        Failure::new(Kind::Usage, format!("{}: {why}", self.position(at)))
+    }
+}
+
+fn scalar(value: &DeValue<'_>) -> Option<String> {
+    match value {
+        DeValue::String(text) => Some(text.to_string()),
+        DeValue::Integer(number) if number.radix() == 10 => Some(number.as_str().to_owned()),
+        DeValue::Float(number) => Some(number.as_str().to_owned()),
+        DeValue::Boolean(truth) => Some(truth.to_string()),
+        _ => None,
+    }
+}

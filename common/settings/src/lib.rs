@@ -1,0 +1,34 @@
+//! Settings: the system's file, the user's, the environment, the options; later wins, and policy is the system's alone.
+//!
+//! Start at `Settings`, everything that can be set, and at `keys`, the one table of names; `Loaded` puts together
+//! what is in force.
+//!
+//! Invariant: knows no lock. It is not among the dependencies.
+#![allow(missing_docs)]
+
+pub mod allowed;
+mod bounded_read;
+pub mod env_flags;
+mod environment;
+mod file;
+pub mod keys;
+mod loaded;
+mod member;
+mod settings;
+mod slurm;
+mod trusted;
+mod value_codec;
+mod value_types;
+
+pub use allowed::List;
+pub use environment::Environment;
+pub use file::File;
+pub use keys::KEYS;
+pub use loaded::{Loaded, Scoped, Source, matches};
+pub use settings::Settings;
+pub use slurm::SlurmSettings;
+pub use value_codec::quoted;
+pub use value_types::{
+    ArgvZero, Auto, AutoNone, IdleAction, LeaseAt, Log, Policy, RunOrFail, Shown, SlurmTaken,
+    SlurmTasks, Type, Unshared, Wait, WithoutGrant,
+};

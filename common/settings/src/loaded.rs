@@ -1,0 +1,268 @@
+//! The settings in force and where each comes from: the system's file, the prefix's, the
+//! user's, variables, options; later wins. Policy is the system's alone, and what this
+//! version does not know is kept for those who are strict about it.
+
+use std::io::ErrorKind;
+use std::path::{Path, PathBuf};
+
+use super::file::{Entry, File, Scope};
+use super::{Environment, Settings, keys, member, trusted};
+use getgpu_model::{Failure, Kind, similar};
+
+/// What a table of a group or a user may set.
+const LIMITS: [&str; 4] = ["max_per_user", "max_hold", "max_idle", "max_wait"];
+
+/// Where a value comes from.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum Source {
+    /// It was not set.
+    BuiltIn,
+    File(PathBuf),
+    /// An environment variable or an option of this call, as it is typed.
+    Typed(String),
+}
+
+/// A line of a table for a program, a group or a user.
+#[derive(Clone, Debug)]
+pub struct Scoped {
+    pub file: PathBuf,
+    pub scope: Scope,
+    pub name: String,
+    pub key: String,
+    pub texts: Vec<String>,
+}
+
+/// Settings in force, and where each comes from.
+#[derive(Clone, Debug)]
+pub struct Loaded {
+    pub settings: Settings,
+    /// Per key of [`keys::KEYS`], in that order.
+    pub sources: Vec<(&'static str, Source)>,
+    /// Keys that this version does not know; an error for those who are strict.
+    pub unknown: Vec<String>,
+    /// What tables for programs, groups and users say, for people.
+    pub scoped: Vec<Scoped>,
+}
+
+impl Loaded {
+    /// The built-in settings alone.
+    pub fn built_in() -> Self {
+        Self {
+            settings: Settings::default(),
+            sources: keys::KEYS
+                .iter()
+                .map(|key| (key.name, Source::BuiltIn))
+                .collect(),
+            unknown: Vec::new(),
+            scoped: Vec::new(),
+        }
+    }
+
+    /// What of the system's file can be understood, each setting by itself: for a caller
+    /// that has been warned of what is wrong with it. Nothing of a file that is no TOML.
+    pub fn read_in_part(environment: &Environment) -> Self {
+        let mut loaded = Self::built_in();
+        let trusted = trusted::check(
+            &environment.system_file,
+            "",
+            environment.system_file_must_exist,
+        );
+        let file = File::read(&environment.system_file, false);
+        if let (Ok(()), Ok(Some(file))) = (trusted, file) {
+            for entry in &file.entries {
+                // What is wrong stays as it is built in.
+                let _ = loaded.enter(&file, entry, true);
+            }
+        }
+        loaded.unknown.clear();
+        loaded
+    }
+
+    /// Reads the system's and the user's file, with what they say for `program`. A
+    /// missing file is fine, an unreadable or wrong one is not.
+    pub fn read(environment: &Environment, program: Option<&str>) -> Result<Self, Failure> {
+        let mut loaded = Self::built_in();
+        let callers = environment.system_file_must_exist;
+        loaded.settings.callers_list = callers;
+        trusted::check(&environment.system_file, "", callers)?;
+        if let Some(file) = File::read(
+            &environment.system_file,
+            environment.system_file_must_exist || !is_missing(&environment.system_file),
+        )? {
+            loaded.apply(file, true, program)?;
+        }
+        if let Some(path) = &environment.prefix_file
+            && let Some(file) = File::read(path, !is_missing(path))?.filter(File::sets_something)
+        {
+            trusted::check_prefix(path)?;
+            loaded.apply(file, true, program)?;
+        }
+        if let Some(path) = &environment.user_file
+            && let Some(file) = File::read(path, false)?
+        {
+            loaded.apply(file, false, program)?;
+        }
+        Ok(loaded)
+    }
+
+    fn apply(&mut self, file: File, system: bool, program: Option<&str>) -> Result<(), Failure> {
+        for entry in &file.entries {
+            self.enter(&file, entry, system)?;
+        }
+        for table in &file.tables {
+            let is_meant = match table.scope {
+                Scope::Program => program.is_some_and(|name| matches(&table.name, name)),
+                Scope::Group => member::is_in_group(&table.name),
+                Scope::User => member::is_user(&table.name),
+            };
+            for entry in &table.entries {
+                // Checked for all users, in force for those it names.
+                let before = (!is_meant).then(|| (self.settings.clone(), self.sources.clone()));
+                self.enter_scoped(&file, table.scope, entry, system)?;
+                if let Some(before) = before {
+                    (self.settings, self.sources) = before;
+                }
+                self.scoped.extend(entry.texts.clone().map(|texts| Scoped {
+                    file: file.path.clone(),
+                    scope: table.scope,
+                    name: table.name.clone(),
+                    key: entry.name.clone(),
+                    texts,
+                }));
+            }
+        }
+        Ok(())
+    }
+
+    /// A line of a table: programs have preferences, groups and users have limits.
+    fn enter_scoped(
+        &mut self,
+        file: &File,
+        scope: Scope,
+        entry: &Entry,
+        system: bool,
+    ) -> Result<(), Failure> {
+        if scope == Scope::Program {
+            return self.enter(file, entry, false);
+        }
+        if keys::find(&entry.name).is_some() && !LIMITS.contains(&entry.name.as_str()) {
+            let (place, name) = (&entry.place, &entry.name);
+            let text = format!("{place}: `{name}` is not set by {}", scope.word());
+            let hint = format!(
+                "tables of groups and users have limits: {}",
+                LIMITS.join(", ")
+            );
+            return Err(Failure::new(Kind::Usage, text).hint(hint));
+        }
+        self.enter(file, entry, system)
+    }
+
+    fn enter(&mut self, file: &File, entry: &Entry, system: bool) -> Result<(), Failure> {
+        let Entry {
+            name,
+            texts,
+            place,
+            value_place,
+        } = entry;
+        let Some(key) = keys::find(name) else {
+            let meant = similar(name, keys::KEYS.iter().map(|key| key.name));
+            let meant =
+                meant.map_or_else(String::new, |meant| format!(": did you mean `{meant}`?"));
+            self.unknown
+                .push(format!("{place}: unknown setting `{name}`{meant}"));
+            return Ok(());
+        };
+        if key.policy && !system {
+            return Err(Failure::new(
+                Kind::Usage,
+                format!("{place}: `{name}` can be set by the administrator only"),
+            )
+            .hint("policy belongs in /etc/getgpu/config.toml, outside its [program] tables"));
+        }
+        texts
+            .as_ref()
+            .ok_or_else(|| "not a value that a setting can have".to_owned())
+            .and_then(|texts| (key.put)(&mut self.settings, texts))
+            .map_err(|why| Failure::new(Kind::Usage, format!("{value_place}: `{name}`: {why}")))?;
+        self.from(key.name, Source::File(file.path.clone()));
+        // Without the column, which says nothing of a whole setting.
+        let line = place
+            .rsplit_once(':')
+            .map_or(place.as_str(), |(line, _)| line);
+        self.settings.places.insert(key.name, line.to_owned());
+        Ok(())
+    }
+
+    /// Puts what an option or a variable says in force; `typed` is its name as the user
+    /// knows it.
+    pub fn put(&mut self, key: &str, texts: &[String], typed: &str) -> Result<(), Failure> {
+        let Some(known) = keys::find(key) else {
+            return Ok(());
+        };
+        (known.put)(&mut self.settings, texts)
+            .map_err(|why| Failure::new(Kind::Usage, format!("{typed}: {why}")))?;
+        self.settings.share_by_default &= known.name != "share";
+        self.settings.places.remove(known.name);
+        self.from(known.name, Source::Typed(typed.to_owned()));
+        Ok(())
+    }
+
+    /// Notes where `key` has its value from.
+    pub fn from(&mut self, key: &str, source: Source) {
+        if let Some(entry) = self.sources.iter_mut().find(|(name, _)| *name == key) {
+            entry.1 = source;
+        }
+    }
+
+    /// An error if a file holds keys that this version does not know.
+    pub fn strict(self) -> Result<Self, Failure> {
+        match self.unknown.first() {
+            None => Ok(self),
+            Some(first) => Err(Failure::new(Kind::Usage, first.clone())
+                .hint("getgpu --show-config lists all settings")),
+        }
+    }
+}
+
+/// Whether no such file exists. One that exists and cannot be reached may hold policy.
+fn is_missing(path: &Path) -> bool {
+    std::fs::symlink_metadata(path).is_err_and(|error| error.kind() == ErrorKind::NotFound)
+}
+
+/// Whether a pattern with `*` (any text) and `?` (any one character) fits all of `name`.
+pub fn matches(pattern: &str, name: &str) -> bool {
+    let (mut rest, mut left) = (pattern.chars(), name.chars());
+    match (rest.next(), left.next()) {
+        (None, first) => first.is_none(),
+        (Some('*'), first) => {
+            matches(rest.as_str(), name) || first.is_some() && matches(pattern, left.as_str())
+        }
+        (Some(wanted), first) => {
+            first.is_some_and(|first| wanted == '?' || wanted == first)
+                && matches(rest.as_str(), left.as_str())
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::matches;
+
+    #[test]
+    fn patterns_of_names() {
+        for (pattern, name, fits) in [
+            ("eddy_cuda*", "eddy_cuda10.2", true),
+            ("eddy_cuda*", "eddy_cuda", true),
+            ("eddy_cuda*", "xeddy_cuda", false),
+            ("*.py", "a.py.py", true),
+            ("a?c*e", "abcde", true),
+            ("a?c", "ac", false),
+            ("", "", true),
+            ("*", "", true),
+            ("a*b*c", "aXbYbZc", true),
+            ("[ab]", "a", false),
+        ] {
+            assert_eq!(matches(pattern, name), fits, "{pattern} {name}");
+        }
+    }
+}

@@ -1,0 +1,99 @@
+//! The settings of Slurm's hooks (`getgpu --slurm`), the table `[slurm]` of the system's
+//! file: which jobs and tasks get something, and what happens where nothing can be given.
+
+use std::str::FromStr;
+use std::time::Duration;
+
+use super::value_types::{SlurmTaken, SlurmTasks};
+use getgpu_model::Share;
+
+/// The table `[slurm]`.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct SlurmSettings {
+    /// Which tasks get a device.
+    pub tasks: SlurmTasks,
+    /// Whether a task that gets no device is not started.
+    pub strict: bool,
+    /// What the only task of a job sees if another program holds its granted device.
+    pub taken: SlurmTaken,
+    /// Whether a job may choose by options in GETGPU_SLURM.
+    pub job_options: bool,
+    /// Whether tasks that nothing is given to load libcudawrap.so.
+    pub auto: bool,
+    /// How long NVML may take in a hook.
+    pub timeout: Duration,
+    /// Which constraint or partition is promised which part; none: no parts are given.
+    pub shares: Vec<PromisedShare>,
+    /// More options of getgpu for the parts of jobs without GPUs of their own.
+    pub options: Vec<String>,
+    /// How long a job waits in its prolog for a part.
+    pub wait: Duration,
+    /// How old a reservation or mark of an ended job is when a prolog removes it.
+    pub old: Duration,
+}
+
+impl Default for SlurmSettings {
+    fn default() -> Self {
+        let shares = ["gpushare2=1/2", "gpushare4=1/4", "gpushare8=1/8"];
+        Self {
+            tasks: SlurmTasks::Auto,
+            strict: false,
+            taken: SlurmTaken::Hide,
+            job_options: true,
+            auto: false,
+            timeout: Duration::from_secs(15),
+            shares: shares.iter().filter_map(|text| text.parse().ok()).collect(),
+            options: Vec::new(),
+            wait: Duration::ZERO,
+            old: Duration::from_secs(300),
+        }
+    }
+}
+
+/// `gpushare4=1/4`: a job with this constraint, or in this partition, has this part.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct PromisedShare {
+    /// The constraint or partition.
+    pub name: String,
+    /// The part, as getgpu's `--share` takes it.
+    pub share: String,
+}
+
+impl FromStr for PromisedShare {
+    type Err = String;
+
+    fn from_str(text: &str) -> Result<Self, String> {
+        let (name, share) = text
+            .split_once('=')
+            .filter(|(name, _)| !name.is_empty())
+            .ok_or_else(|| format!("`{text}`: expected CONSTRAINT=SHARE, such as gpushare4=1/4"))?;
+        share
+            .parse::<Share>()
+            .map_err(|why| format!("`{text}`: {why}"))?;
+        Ok(Self {
+            name: name.to_owned(),
+            share: share.to_owned(),
+        })
+    }
+}
+
+impl PromisedShare {
+    /// As it is written in the file.
+    pub fn text(&self) -> String {
+        format!("{}={}", self.name, self.share)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::PromisedShare;
+
+    #[test]
+    fn a_part_is_promised_by_name_and_share() {
+        let read = |text: &str| text.parse::<PromisedShare>();
+        assert_eq!(read("gpushare4=1/4").unwrap().text(), "gpushare4=1/4");
+        for wrong in ["", "gpushare4", "gpushare4=", "=1/4", "gpushare4=many"] {
+            assert!(read(wrong).is_err(), "{wrong}");
+        }
+    }
+}
