@@ -5,7 +5,7 @@ use std::time::{Duration, Instant};
 
 use getgpu_choose::syslog;
 use getgpu_linux::{Stat, sys};
-use getgpu_lock::{HolderProcess, LockFile, ownership_proof};
+use getgpu_lock::{HolderArgs, HolderProcess, LockFile, ownership_proof};
 use getgpu_model::{Diag, Failure, Job, Kind, Uuid, quantity};
 use rustix::process::{Pid, Signal, kill_process, pidfd_send_signal};
 
@@ -13,6 +13,8 @@ use crate::holder::exit_watch::pidfd;
 
 /// How long the holders may take to end.
 const PATIENCE: Duration = Duration::from_secs(2);
+/// How long holders are searched for while some of them cannot be read.
+const SEARCH: Duration = Duration::from_secs(10);
 const PAUSE: Duration = Duration::from_millis(1);
 
 fn mine(lock_file: &LockFile) -> Vec<HolderProcess> {
@@ -65,11 +67,30 @@ fn tagged(lock_file: &LockFile, name: &str) -> (Vec<HolderProcess>, Vec<HolderPr
     })
 }
 
-/// Gives up the part that a prolog has reserved for a job, if there is one.
+/// Gives up the part that a prolog has reserved for a job, if there is one. On a busy
+/// machine holders are searched for until each has been read.
+///
+/// # Errors
+///
+/// A holder does not end, or some could not be read in [`SEARCH`] and none was the job's.
 pub fn part_of_job(lock_file: &LockFile, job: &str, diag: &Diag) -> Result<(), Failure> {
-    let mut parts = mine(lock_file);
-    parts.retain(|holder| holder.args.job_of_part() == Some(job));
-    end(&parts, diag)
+    let began = Instant::now();
+    let uid = nix::unistd::geteuid();
+    let uid = (!uid.is_root()).then_some(uid.as_raw());
+    let of_job = |args: &HolderArgs| args.job_of_part() == Some(job);
+    loop {
+        let search = ownership_proof::search(lock_file, uid, &of_job);
+        if search.unread == 0 || !search.proven.is_empty() {
+            return end(&search.proven, diag);
+        }
+        if began.elapsed() >= SEARCH {
+            let unread = quantity::counted(search.unread, "reservation");
+            return Err(Failure::new(
+                Kind::LockPlace,
+                format!("{unread} could not be read in time, and one may be the job's"),
+            ));
+        }
+    }
 }
 
 /// Gives up all but what other batch jobs keep, of whose tasks this call knows nothing;

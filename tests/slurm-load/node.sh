@@ -3,6 +3,7 @@
 # /proc/driver what the driver says of them; it stays until it is killed, so that slurmd can be started there again.
 # shellcheck disable=SC1091 # the file of variables is made by run.sh
 set -eu
+trap 'kill %1 2>/dev/null' TERM
 N=$1/$2 new=$1/$2/dev
 mkdir "$new"; mount -t tmpfs -o mode=755 none "$new"
 for node in null zero full random urandom tty; do cp -a "/dev/$node" "$new/"; done
@@ -27,6 +28,16 @@ for device in json.load(sys.stdin)["devices"]:
             print(f"gpu{gpu}/{name}/access {number}", file=minors)
 os.chmod("/dev", 0o755)
 ' "$3"
+# The system's log of this machine, so that what the hooks say there can be read.
+python3 -u -c '
+import os, socket
+log = socket.socket(socket.AF_UNIX, socket.SOCK_DGRAM)
+log.bind("/dev/log")
+os.chmod("/dev/log", 0o666)
+while True:
+    print(log.recv(65536).decode(errors="replace"))
+' >"$N/syslog" &
+until [ -S /dev/log ]; do sleep 0.05; done
 slurmd -N "$2"
 touch "$N/up"
-exec sleep infinity
+wait

@@ -12,6 +12,7 @@ from pathlib import Path
 root = Path(sys.argv[1])
 numbers = {node: (root / node / "numbers").read_text().strip().split(",") for node in ("mig", "whole")}
 text = (root / "disturbed").read_text() if (root / "disturbed").exists() else ""
+syslog = [line for node in numbers for line in (root / node / "syslog").read_text().splitlines() if "task-prolog: job" in line]
 disturbed = defaultdict(set)
 for line in text.splitlines():
     what, job = line.split()
@@ -41,8 +42,15 @@ class Start:
         self.ran = re.findall(r"^RUN (\S+)", words, re.M)
 
     def reason(self):
+        told = [line for line in syslog if f"job {self.job}, " in line]
+        if told:
+            return self.plain(told[-1].partition(": ")[2])
         said = re.findall(r"^(?:\d+: )?((?:cudawrap|getgpu(?: task-prolog)?|srun|slurmstepd\S*): .*)", self.words, re.M)
         line = next((line for line in said if "hint:" not in line), "nothing said")
+        return self.plain(line)
+
+    @staticmethod
+    def plain(line):
         return re.sub(r"\b[0-9]+\b", "N", re.sub(r"(MIG|GPU)-[0-9a-f-]+", "UUID", line))[:170]
 
 
@@ -55,29 +63,22 @@ last = {}
 for start in starts:
     last[start.job] = start
 
-# Who used what, by the library's own record.
-foreign, doubled = [], []
-by_job = defaultdict(set)
+# Who used what, by the record of the simulated library.
+foreign, doubled, shared = [], [], []
+by_job = {}
 for start in starts:
-    by_job[start.job, start.restart] |= start.granted
+    by_job[start.job, start.restart] = start
 for node in numbers:
-    open_runs = defaultdict(dict)
     for line in (root / node / "sim" / "runs.log").read_text().splitlines():
-        what, _, uuid, pid, tag = line.split()
+        what, _, uuid, _, tag = line.split()
         job, restart, *_ = tag.split(".")
-        way = next((start.way for start in starts if start.job == job), "het")
-        if what == "end":
-            open_runs[uuid].pop(pid, None)
-            continue
-        if way != "parts":
-            theirs = by_job.get((job, int(restart)))
-            if theirs and uuid not in theirs:
-                foreign.append(f"{tag}: {uuid}")
-            for other, (other_job, other_way) in open_runs[uuid].items():
-                # A program that was killed says no end.
-                if other_job != job and other_way != "parts" and not disturbed[other_job] & {"kill", "cancel", "requeue"}:
-                    doubled.append(f"{uuid}: {job} and {other_job}")
-        open_runs[uuid][pid] = (job, way)
+        start = by_job.get((job, int(restart)))
+        if what == "start" and start and start.way != "parts" and start.granted and uuid not in start.granted:
+            foreign.append(f"{tag}: {uuid}")
+    for line in (root / node / "sim" / "collisions.log").read_text().splitlines():
+        tags = line.split()[-2:]
+        same = len({tag.split(".")[0] for tag in tags}) == 1
+        (shared if same else doubled).append(line)
 
 short = [
     start
@@ -92,17 +93,16 @@ for node in numbers:
     kept += [f"{node} {path.name}" for path in (root / node / "run").iterdir() if path.name.startswith("slurm-")]
 drained = (root / "drained").read_text().splitlines() if (root / "drained").exists() else []
 programs = sum(len(start.ran) for start in starts)
-collisions = sum(len((root / node / "sim" / "collisions.log").read_text().splitlines()) for node in numbers)
 
 print(f"jobs {len(last)}, starts {len(starts)}, programs {programs}, disturbed {dict(Counter(line.split()[0] for line in text.splitlines()))}")
 print("| | |\n| --- | --- |")
 print(f"| devices used that were not granted | {len(foreign)} |")
 print(f"| two jobs on one device | {len(doubled)} |")
-print(f"| programs that found another one on their device (tasks of one job as well) | {collisions} |")
+print(f"| two programs of a job on one device | {len(shared)} |")
 print(f"| jobs with fewer programs than promised | {len(short)} |")
 print(f"| devices or marks kept after all jobs | {len(kept)} |")
 print(f"| drained nodes | {len(drained)} |")
-for line in foreign[:10] + doubled[:10] + kept[:10] + drained[:10]:
+for line in foreign[:10] + doubled[:10] + shared[:10] + kept[:10] + drained[:10]:
     print("   ", line)
 for (kind, partition, why), count in Counter((s.kind, s.partition, s.reason()) for s in short).most_common(40):
     print(f"    {count} {kind} in {partition}: {why}")
@@ -117,4 +117,4 @@ for line in (root / "quiet").read_text().splitlines():
     times[f"{partition}, quiet"].append(int(value))
 for name, values in sorted(times.items()):
     print(f"| {name} | {len(values)} | {statistics.median(values):.0f} | {max(values)} |")
-sys.exit(bool(foreign or doubled or collisions or kept or drained or [s for s in short if "nothing said" in s.reason()]))
+sys.exit(bool(foreign or doubled or shared or kept or [s for s in short if "nothing said" in s.reason()]))

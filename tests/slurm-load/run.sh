@@ -57,6 +57,7 @@ SlurmUser=root
 SlurmdUser=root
 AuthType=auth/none
 CredType=cred/none
+AuthInfo=cred_expire=5
 StateSaveLocation=$D/state
 SlurmdSpoolDir=$D/spool-%n
 SlurmctldPidFile=$D/slurmctld.pid
@@ -179,15 +180,15 @@ start() {
     nsenter --mount="/proc/$(cat "$D/$1/pid")/ns/mnt" bash -c '. "$0/$1/env"; exec slurmd -N "$1"' "$D" "$1"
 }
 
-# Nodes that Slurm drained, jobs that it holds or puts off after a requeue, and what is suspended and alone.
+# Nodes that Slurm drained, jobs that it holds after a requeue, and what is suspended while nothing runs: it keeps its GPUs.
 care() {
     for node in $(sinfo -h -N -t down,drain,drng -o %N | sort -u); do
         echo "$node $(sinfo -h -n "$node" -o %E | head -1)" >>"$D/drained"; scontrol update nodename="$node" state=resume
     done
     squeue -h -r -t PD -o "%A %r" | while read -r job why; do
-        case $why in *[Hh]eld*) scontrol release "$job" ;; BeginTime) scontrol update jobid="$job" starttime=now ;; esac >/dev/null 2>&1 || true
+        case $why in *[Hh]eld*) scontrol release "$job" >/dev/null 2>&1 || true ;; esac
     done
-    if [ "$(squeue -h -r -t PD,R,CG | wc -l)" = 0 ]; then
+    if [ "$(squeue -h -r -t R,CG | wc -l)" = 0 ]; then
         for job in $(squeue -h -r -t S -o %A); do scontrol resume "$job" 2>/dev/null || true; done
         [ $((QUIET += 1)) -lt 20 ] || thaw
     fi

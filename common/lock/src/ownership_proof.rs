@@ -59,27 +59,54 @@ pub fn reservations(
     uid: Option<u32>,
     wanted: &dyn Fn(&HolderArgs) -> bool,
 ) -> Vec<HolderProcess> {
+    search(lock_file, uid, wanted).proven
+}
+
+/// What a search for holders found.
+#[derive(Clone, Debug, Default)]
+pub struct HolderSearch {
+    pub proven: Vec<HolderProcess>,
+    /// Processes that are called like a holder and hold something, and whose command lines
+    /// could not be read in time: on a busy machine any of them may be one that was wanted.
+    pub unread: usize,
+}
+
+/// As `reservations`, and whether all holders could be read.
+pub fn search(
+    lock_file: &LockFile,
+    uid: Option<u32>,
+    wanted: &dyn Fn(&HolderArgs) -> bool,
+) -> HolderSearch {
     let (own, command_lines) = (std::process::id() as i32, CommandLines::start());
     let ours = nix::unistd::geteuid().as_raw();
+    let mut found = HolderSearch::default();
     // The cheapest question first, since it is asked of thousands: a file's owner, then a
     // name, then a whole status.
     let pids = procfs::pids().into_iter().filter(|pid| {
         *pid != own && uid.is_none_or(|uid| procfs::may_be_of(*pid, uid)) && called(*pid)
     });
-    pids.filter_map(|pid| {
-        let owner = procfs::euid(pid)?;
+    for pid in pids {
+        let Some(owner) = procfs::euid(pid) else {
+            continue;
+        };
         // The proof is expensive: with 56 holders only those that matter are asked. But
         // any user may give a process this name, and whether it holds anything is seen
         // without its help.
         if uid.is_some_and(|uid| uid != owner) || owner != ours && !holds_something(lock_file, pid)
         {
-            return None;
+            continue;
         }
-        let start = procfs::Stat::read(pid)?.start;
-        HolderProcess::parse(pid, start, &command_lines.command_line(pid, owner))
-    })
-    .filter(|holder| wanted(&holder.args) && proven(lock_file, holder))
-    .collect()
+        let Some(start) = procfs::Stat::read(pid).map(|stat| stat.start) else {
+            continue;
+        };
+        let line = command_lines.command_line(pid, owner);
+        // One that has exited meanwhile has given everything up.
+        found.unread += usize::from(line.is_empty() && holds_something(lock_file, pid));
+        let holder = HolderProcess::parse(pid, start, &line);
+        let holder = holder.filter(|holder| wanted(&holder.args) && proven(lock_file, holder));
+        found.proven.extend(holder);
+    }
+    found
 }
 
 /// Whether a process shows any confirmed lock on the file.

@@ -1,10 +1,7 @@
 //! The Epilog: gives up what the prolog reserved for a job, and removes the job's mark.
 //! It may run twice, or without a prolog before it.
 
-use getgpu_model::Failure;
-
-use super::{Context, job_number, mark, tell};
-use crate::release;
+use super::{Context, ended, job_number, mark, tell};
 
 /// Runs it; none: the status is 0.
 pub fn run(context: &Context) -> Option<i32> {
@@ -13,13 +10,8 @@ pub fn run(context: &Context) -> Option<i32> {
         tell::log("epilog", &wrong.message);
     }
     mark::clear(&context.marks(), &job);
-    if let Err(failure) = release(context, &job) {
+    if let Err(failure) = ended::give_up(context, &job) {
         tell::log("epilog", &format!("job {job}: {}", failure.message));
     }
     None
-}
-
-/// Gives up a job's part, if it has one.
-pub fn release(context: &Context, job: &str) -> Result<(), Failure> {
-    release::part_of_job(&context.lock_file()?, job, &super::DIAG)
 }

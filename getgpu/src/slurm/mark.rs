@@ -2,14 +2,16 @@
 //! `slurm-JOB` of root's beside the lock. A prolog keeps a lock on it while it runs
 //! (flock(2)); why the part could not be given is in the nanoseconds of the file's time.
 
-use std::fs::{File, OpenOptions};
 use std::io;
-use std::os::unix::fs::{MetadataExt, OpenOptionsExt};
+use std::os::unix::fs::MetadataExt;
 use std::path::{Path, PathBuf};
 use std::time::{Duration, SystemTime, UNIX_EPOCH};
 
-use fs4::FileExt;
+use super::locked_file::{self, IfLocked, LockedFile};
 use getgpu_model::{Kind, quantity::unix_seconds};
+
+/// What the name of a mark begins with.
+const PREFIX: &str = "slurm-";
 
 /// Why a job got no part, for its user.
 const REASONS: [(Kind, &str); 9] = [
@@ -25,41 +27,15 @@ const REASONS: [(Kind, &str); 9] = [
 ];
 
 /// The mark of a job while its prolog runs.
-pub struct Mark {
-    path: PathBuf,
-    file: File,
-}
+pub struct Mark(LockedFile);
 
 impl Mark {
     /// Marks the job, for as long as nothing is reserved for it. Waits for another prolog
     /// of this job.
     pub fn make(marks: &Path, job: &str) -> io::Result<Self> {
-        std::fs::create_dir_all(marks)?;
-        let path = path(marks, job);
-        loop {
-            let file = OpenOptions::new()
-                .create(true)
-                .append(true)
-                .mode(0o644)
-                .custom_flags(libc::O_NOFOLLOW)
-                .open(&path)?;
-            FileExt::lock(&file)?;
-            let mark = Self {
-                path: path.clone(),
-                file,
-            };
-            // Another prolog may have removed it just before.
-            if mark.is_in_place() {
-                mark.explain(Kind::NotFound)?;
-                return Ok(mark);
-            }
-        }
-    }
-
-    fn is_in_place(&self) -> bool {
-        let own = self.file.metadata().map(|meta| meta.ino()).ok();
-        let there = std::fs::symlink_metadata(&self.path).map(|meta| meta.ino());
-        own == there.ok()
+        let mark = Self(LockedFile::create(path(marks, job))?);
+        mark.explain(Kind::NotFound)?;
+        Ok(mark)
     }
 
     /// Notes why nothing could be reserved.
@@ -67,17 +43,17 @@ impl Mark {
         let place = REASONS.iter().position(|(known, _)| *known == kind);
         let seconds = Duration::from_secs(unix_seconds());
         let code = Duration::from_nanos(place.map_or(0, |place| place as u64 + 1));
-        self.file.set_modified(UNIX_EPOCH + seconds + code)
+        self.0.file.set_modified(UNIX_EPOCH + seconds + code)
     }
 
     /// The part is reserved.
     pub fn remove(self) {
-        let _ = std::fs::remove_file(&self.path);
+        self.0.remove();
     }
 }
 
 fn path(marks: &Path, job: &str) -> PathBuf {
-    marks.join(format!("slurm-{job}"))
+    marks.join(format!("{PREFIX}{job}"))
 }
 
 /// Why a job has no part, if it is marked.
@@ -93,42 +69,22 @@ pub fn clear(marks: &Path, job: &str) {
     let _ = std::fs::remove_file(path(marks, job));
 }
 
+/// The jobs that are marked.
 pub fn jobs(marks: &Path) -> Vec<String> {
-    let entries = std::fs::read_dir(marks).into_iter().flatten().flatten();
-    let names = entries.filter_map(|entry| entry.file_name().into_string().ok());
-    names
-        .filter_map(|name| number_in_name(&name).map(str::to_owned))
-        .collect()
+    locked_file::jobs(marks, PREFIX)
 }
 
-/// The job in the name of its mark.
-fn number_in_name(name: &str) -> Option<&str> {
-    let number = name.strip_prefix("slurm-")?;
-    let is_number = !number.is_empty() && number.bytes().all(|byte| byte.is_ascii_digit());
-    is_number.then_some(number)
-}
-
-fn age(file: &File) -> Option<Duration> {
-    let made = file.metadata().and_then(|meta| meta.modified()).ok()?;
+fn age(mark: &LockedFile) -> Option<Duration> {
+    let made = mark.file.metadata().and_then(|meta| meta.modified()).ok()?;
     SystemTime::now().duration_since(made).ok()
 }
 
 /// Removes the mark of a job that has no step here, unless it is younger than `old` or a
 /// prolog of the job runs.
 pub fn clear_old(marks: &Path, job: &str, old: Duration) {
-    let path = path(marks, job);
-    let Ok(file) = OpenOptions::new()
-        .read(true)
-        .custom_flags(libc::O_NOFOLLOW)
-        .open(&path)
-    else {
-        return;
-    };
-    if FileExt::try_lock(&file).is_ok() {
-        let mark = Mark { path, file };
-        if mark.is_in_place() && age(&mark.file).is_some_and(|age| age >= old) {
-            mark.remove();
-        }
+    let mark = LockedFile::open(path(marks, job), IfLocked::LeaveIt);
+    if let Some(mark) = mark.filter(|mark| age(mark).is_some_and(|age| age >= old)) {
+        mark.remove();
     }
 }
 
@@ -147,7 +103,7 @@ mod tests {
         mark.explain(Kind::Nvml).unwrap();
         let silent = "the NVIDIA driver of this node did not answer";
         assert_eq!(reason(marks, "7"), Some(silent));
-        assert_eq!(mark.file.metadata().unwrap().len(), 0);
+        assert_eq!(mark.0.file.metadata().unwrap().len(), 0);
         assert_eq!(jobs(marks), ["7"]);
         mark.remove();
         assert_eq!(reason(marks, "7"), None);

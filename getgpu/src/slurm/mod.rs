@@ -2,8 +2,10 @@
 //! devices as getgpu itself does. A prolog or epilog never fails its job, and a task that
 //! should have a device and gets none sees no GPU.
 
+mod ended;
 mod epilog;
 mod keep;
+mod locked_file;
 pub mod mark;
 mod part;
 mod prolog;

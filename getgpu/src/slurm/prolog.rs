@@ -9,8 +9,9 @@ use getgpu_linux::{Stat, procfs, sys};
 use getgpu_lock::{HolderArgs, Role, ownership_proof};
 use getgpu_model::{Failure, Job, Kind};
 
+use super::locked_file::IfLocked;
 use super::mark::{self, Mark};
-use super::{Context, epilog, job_number, part, tag, tell, variable};
+use super::{Context, ended, job_number, part, tag, tell, variable};
 use crate::options::Format;
 
 /// Runs it; none: the status is 0.
@@ -101,23 +102,42 @@ fn chosen(context: &Context, job: &str, share: &str) -> Result<(), Failure> {
     part::reserve(context, &environment, options, Format::Nothing)
 }
 
-/// Clears old reservations and marks of jobs that have no step on this node.
+/// Clears what epilogs that were killed have left, and old reservations and marks of jobs
+/// that have no step on this node.
 fn clear_old(context: &Context, own: &str) {
     let (old, marks) = (context.loaded.settings.slurm.old, context.marks());
+    // Of this job's last start: another prolog may just be at it.
+    clear_ended(context, own, IfLocked::Wait);
+    let ended = ended::jobs(&marks);
     let (reserved, marked) = (jobs_with_old_reservation(context, old), mark::jobs(&marks));
-    if reserved.is_empty() && marked.is_empty() {
+    if ended.is_empty() && reserved.is_empty() && marked.is_empty() {
         return;
     }
     let running = jobs_with_step();
     let is_over = |job: &String| job != own && !running.contains(job);
+    for job in ended.iter().filter(|job| is_over(job)) {
+        // An epilog that still runs does it itself.
+        clear_ended(context, job, IfLocked::LeaveIt);
+    }
     for job in reserved.into_iter().filter(is_over) {
-        if epilog::release(context, &job).is_ok() {
+        if ended::release(context, &job).is_ok() {
             let text = format!("{}: released, its job has ended", tag(&job));
             tell::log("prolog", &text);
         }
     }
     for job in marked.iter().filter(|job| is_over(job)) {
         mark::clear_old(&marks, job, old);
+    }
+}
+
+fn clear_ended(context: &Context, job: &str, if_locked: IfLocked) {
+    match ended::finish(context, job, if_locked) {
+        Ok(false) => {}
+        Ok(true) => {
+            let text = format!("{}: released, its epilog was interrupted", tag(job));
+            tell::log("prolog", &text);
+        }
+        Err(failure) => log(job, &failure.message),
     }
 }
 

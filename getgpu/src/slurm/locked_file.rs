@@ -1,0 +1,88 @@
+//! Empty files beside the lock, one for a job, that the hooks leave for each other: a hook
+//! keeps a lock on such a file while it works (flock(2)), which the kernel drops when the
+//! hook is killed, and the file stays.
+
+use std::fs::{File, OpenOptions};
+use std::io;
+use std::os::unix::fs::{MetadataExt, OpenOptionsExt};
+use std::path::{Path, PathBuf};
+
+use fs4::FileExt;
+
+/// What to do where another hook works on the file.
+#[derive(Clone, Copy, PartialEq, Eq)]
+pub enum IfLocked {
+    Wait,
+    LeaveIt,
+}
+
+/// A file that this hook has locked.
+pub struct LockedFile {
+    path: PathBuf,
+    pub file: File,
+}
+
+impl LockedFile {
+    /// Makes the file, or waits for the hook that works on it.
+    ///
+    /// # Errors
+    ///
+    /// Of mkdir(2), open(2) or flock(2).
+    pub fn create(mut path: PathBuf) -> io::Result<Self> {
+        std::fs::create_dir_all(path.parent().unwrap_or(Path::new("/")))?;
+        loop {
+            let file = OpenOptions::new()
+                .create(true)
+                .append(true)
+                .mode(0o644)
+                .custom_flags(libc::O_NOFOLLOW)
+                .open(&path)?;
+            FileExt::lock(&file)?;
+            let locked = Self { path, file };
+            // Another hook may have removed it just before.
+            if locked.is_in_place() {
+                return Ok(locked);
+            }
+            path = locked.path;
+        }
+    }
+
+    /// The file of another hook; none if there is none, or if it is locked and is to be left.
+    pub fn open(path: PathBuf, if_locked: IfLocked) -> Option<Self> {
+        let file = OpenOptions::new()
+            .read(true)
+            .custom_flags(libc::O_NOFOLLOW)
+            .open(&path)
+            .ok()?;
+        match if_locked {
+            IfLocked::Wait => FileExt::lock(&file).ok()?,
+            IfLocked::LeaveIt => FileExt::try_lock(&file).ok()?,
+        }
+        let locked = Self { path, file };
+        locked.is_in_place().then_some(locked)
+    }
+
+    fn is_in_place(&self) -> bool {
+        let own = self.file.metadata().map(|meta| meta.ino()).ok();
+        let there = std::fs::symlink_metadata(&self.path).map(|meta| meta.ino());
+        own == there.ok()
+    }
+
+    /// What it was left for is done.
+    pub fn remove(self) {
+        let _ = std::fs::remove_file(&self.path);
+    }
+}
+
+/// The jobs that have a file whose name is `prefix` and the job's number.
+pub fn jobs(folder: &Path, prefix: &str) -> Vec<String> {
+    let entries = std::fs::read_dir(folder).into_iter().flatten().flatten();
+    let names = entries.filter_map(|entry| entry.file_name().into_string().ok());
+    names
+        .filter_map(|name| {
+            let number = name.strip_prefix(prefix)?;
+            let is_number = !number.is_empty() && number.bytes().all(|byte| byte.is_ascii_digit());
+            is_number.then(|| number.to_owned())
+        })
+        .collect()
+}
