@@ -25,6 +25,9 @@ SHARES = {
     { feature = "gpushare8", gres = "gpueighth" },
 }
 
+-- Reservations (scontrol(1)) whose jobs alone may ask for a part, such as { "course" }; nil: all jobs may.
+RESERVATIONS = nil
+
 -- The whole words of a text that may be nil: `a&[b*2|c]` has a, b, 2 and c.
 local function words(text)
     local found = {}
@@ -52,6 +55,17 @@ local function joined(list, entry, separator)
     return list .. separator .. entry
 end
 
+-- Whether a job of this reservation may ask for a part.
+local function is_reserved(reservation)
+    local named = words(reservation)
+    for _, allowed in ipairs(RESERVATIONS or {}) do
+        if named[allowed] then
+            return true
+        end
+    end
+    return RESERVATIONS == nil
+end
+
 -- Completes a job's request for a part; nil if it asks for none, else slurm.SUCCESS or slurm.ERROR. `job_desc` is that of slurm_job_submit.
 function share_of_job(job_desc)
     local features, comment = words(job_desc.features), words(job_desc.comment)
@@ -74,6 +88,10 @@ function share_of_job(job_desc)
     end
     if not share then
         return nil
+    end
+    if not is_reserved(job_desc.reservation) then
+        slurm.log_user("parts of a GPU are for jobs of a reservation: --reservation=" .. table.concat(RESERVATIONS, " or "))
+        return slurm.ERROR
     end
     if count and count ~= 1 then
         slurm.log_user("a job can have one part per node: use --gres=" .. share.gres .. ":1, or a larger part")
@@ -115,6 +133,7 @@ end
 -- A part is fixed at submission: `scontrol update` could take the count, or the constraint, away and keep the other.
 function slurm_job_modify(job_desc, job_rec, _, _)
     local changed = job_desc.features ~= nil or job_desc.tres_per_node ~= nil
+        or (RESERVATIONS ~= nil and job_desc.reservation ~= nil)
     if names_part(job_desc) or (changed and names_part(job_rec)) then
         slurm.log_user("a part of a GPU cannot be changed after submission: submit the job again")
         return slurm.ERROR

@@ -116,10 +116,16 @@ impl Task<'_> {
         }
         match &self.promised {
             Some(part) => {
-                let why = format!(
-                    "job {}: {part} was promised, and no prolog has reserved it on this node",
-                    self.jobs[0]
+                let job = &self.jobs[0];
+                let mut why = format!(
+                    "job {job}: {part} was promised, and no prolog has reserved it on this node"
                 );
+                if variable("SLURM_RESTART_COUNT").is_some() {
+                    // slurmd takes a job that starts again at once for one that it knows.
+                    why += &format!(
+                        "; after `scontrol requeue {job}` leave its start to Slurm, which runs the prolog"
+                    );
+                }
                 Err(Denied::because(Kind::NoneFree, why))
             }
             None => Ok(false),

@@ -125,6 +125,76 @@ fn jobs_queue_in_slurm_until_a_part_is_free() {
     assert_eq!(cluster.output(&plain), "0\n");
 }
 
+/// A site that shares GPUs among the jobs of a course: parts for one reservation alone, as
+/// many jobs to a GPU as it has parts, the least occupied first, jobs of two users.
+#[test]
+fn parts_may_be_for_the_jobs_of_one_reservation() {
+    if slurm::lacks(&[Need::Tool("lua5.3")]) {
+        return;
+    }
+    let sandbox =
+        Sandbox::new("driver = \"550.54.15\"\n[[gpu]]\nmodel = \"A100-SXM4-80GB\"\ncount = 2\n");
+    let script = fs::read_to_string(slurm::script("job_submit.lua")).unwrap();
+    let course = script.replace("RESERVATIONS = nil", "RESERVATIONS = { \"course\" }");
+    assert_ne!(course, script);
+    sandbox.file("job_submit.lua", &course, 0o644);
+    let hooks = slurm::hooks(&sandbox, "");
+    let cluster = Cluster::start(&sandbox, 1, &format!("JobSubmitPlugins=lua\n{hooks}"));
+    cluster.ask(&[
+        "scontrol",
+        "create",
+        "reservation",
+        "ReservationName=course",
+        "StartTime=now",
+        "Duration=60",
+        "Nodes=n1",
+        "Users=root,nobody,games",
+    ]);
+    let batch = cluster.command(&["sbatch", "--wrap=true", "--constraint=gpushare4"]);
+    let refused = batch.run();
+    refused
+        .exits(1)
+        .mentions("parts of a GPU are for jobs of a reservation: --reservation=course");
+    let go = "exec sim-cuda --until-file go --max 4";
+    let submit = |number: usize| {
+        let uid = ["nobody", "games"][number % 2];
+        let options = format!("-n1 --reservation=course --constraint=gpushare4 --uid={uid}");
+        cluster.sbatch(&options, go)
+    };
+    let jobs: Vec<String> = (0..2).map(submit).collect();
+    sandbox.until_running(2);
+    // One on each GPU, as long as one is empty.
+    let occupied = |sandbox: &Sandbox| -> Vec<usize> {
+        let listing = listing::json(sandbox);
+        let devices = listing::devices(&listing).iter();
+        devices
+            .map(|device| device["holders"].as_array().unwrap().len())
+            .collect()
+    };
+    assert_eq!(occupied(&sandbox), [1, 1]);
+    let more: Vec<String> = (2..10).map(submit).collect();
+    sandbox.until_running(8);
+    assert_eq!(occupied(&sandbox), [4, 4]);
+    let waiting = cluster.ask(&["squeue", "-h", "-t", "PD", "-o", "%A"]);
+    assert_eq!(waiting.lines().count(), 2, "{waiting}");
+    // A job cannot leave the reservation and keep its part.
+    let update = [
+        "scontrol",
+        "update",
+        &format!("JobId={}", more[7]),
+        "ReservationName=",
+    ];
+    assert_ne!(cluster.command(&update).run().code(), Some(0));
+    sandbox.file("work/go", "", 0o644);
+    cluster.until_empty();
+    for job in jobs.iter().chain(&more) {
+        let output = cluster.output(job);
+        assert!(output.contains("RUN "), "{output}");
+    }
+    sandbox.assert_clean();
+    assert!(sandbox.collisions().is_empty());
+}
+
 /// slurmd leaves the prolog out for some requeued jobs: here there is none at all.
 #[test]
 fn a_job_whose_prolog_slurm_left_out_sees_no_gpu() {
@@ -140,9 +210,19 @@ fn a_job_whose_prolog_slurm_left_out_sees_no_gpu() {
     let show = "sees='echo ${CUDA_VISIBLE_DEVICES-unset}'; eval \"$sees\"
 srun -Q sh -c \"$sees\"; srun -Q --export=NONE /bin/sh -c \"$sees\"";
     let promised = cluster.sbatch("-n1 --constraint=gpushare4", show);
+    let again = cluster.sbatch(
+        "-n1 --constraint=gpushare4",
+        &format!("export SLURM_RESTART_COUNT=1\n{show}"),
+    );
     let plain = cluster.sbatch("-n1", show);
     cluster.until_empty();
+    let again_said = cluster.output(&again);
+    assert!(
+        again_said.contains("leave its start to Slurm"),
+        "{again_said}"
+    );
     let said = cluster.output(&promised);
+    assert!(!said.contains("leave its start"), "{said}");
     let values = said.lines().filter(|line| !line.contains("getgpu"));
     assert!(values.eq(["", "", ""]), "{said}");
     assert!(said.contains("gpushare4 was promised"), "{said}");

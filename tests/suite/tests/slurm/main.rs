@@ -1,6 +1,7 @@
 //! A real Slurm in a sandbox, and the hooks of `etc/slurm`.
 #![allow(clippy::unwrap_used, reason = "a panic is a failed test")]
 
+mod epilog_cut_short;
 mod grants;
 mod hook_calls;
 mod job_shares;
