@@ -7,13 +7,12 @@ use std::os::fd::{AsFd, AsRawFd, OwnedFd};
 use std::path::Path;
 use std::time::{Duration, Instant};
 
-use getgpu_ask::nvml_client;
 use getgpu_auto::{Message, hook};
-use getgpu_linux::{Plan, poll, procfs::fdinfo, sys, unseen_child};
+use getgpu_linux::{Plan, descriptors::socket_pair, poll, procfs::fdinfo, sys, unseen_child};
 use getgpu_model::{Failure, Kind, reason};
 use nix::errno::Errno;
 use nix::poll::{PollFd, PollFlags};
-use nix::sys::socket::{MsgFlags, recv};
+use nix::sys::socket::{MsgFlags, SockType, recv};
 
 use crate::{thread, whereabouts};
 
@@ -53,7 +52,8 @@ impl Question<'_> {
             ));
         }
         let (answers, theirs) = hook::channel().map_err(|e| self.failed(&reason(&e)))?;
-        let (lines, errors) = nvml_client::channel().map_err(|e| self.failed(&reason(&e)))?;
+        let (lines, errors) =
+            socket_pair(SockType::Stream).map_err(|e| self.failed(&reason(&e)))?;
         let words = self.words();
         let without: &[&str] = if self.again {
             &[hook::VARIABLE, "CUDA_VISIBLE_DEVICES"]
