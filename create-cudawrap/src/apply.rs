@@ -12,7 +12,7 @@ use rustix::io::Errno;
 
 use crate::directory::Directory;
 use crate::executable::{Form, form};
-use crate::inspect::{Entry, EntryKind, PathSnapshot, entry};
+use crate::inspect::{EntryKind, NameEntry, PathSnapshot, entry};
 use crate::names::Place::{self, App, Former, Hidden, Tmp};
 use crate::names::{Names, WRAPPER};
 use crate::plan::{Plan, Step};
@@ -100,7 +100,7 @@ fn expect_spare(work: &Work, seen: &PathSnapshot, place: Place) -> io::Result<()
     }
 }
 
-fn is_copy(work: &Work, there: &Entry) -> bool {
+fn is_copy(work: &Work, there: &NameEntry) -> bool {
     let path = work.dir.path().join(work.names.at(App));
     there.is_program() && there.through.is_none() && form(&path) == Form::Own(WRAPPER)
 }
@@ -110,7 +110,7 @@ fn has_second_name(
     work: &Work,
     seen: &PathSnapshot,
     place: Place,
-    there: &Entry,
+    there: &NameEntry,
 ) -> io::Result<bool> {
     let others = [App, Hidden, Tmp, Former]
         .into_iter()
@@ -128,9 +128,11 @@ fn has_second_name(
     Ok(false)
 }
 
-fn entry_now(work: &Work, name: &OsStr) -> io::Result<Entry> {
+fn entry_now(work: &Work, name: &OsStr) -> io::Result<NameEntry> {
     match entry(work.dir, name, work.own) {
-        Err(error) if Errno::from_io_error(&error) == Some(Errno::NAMETOOLONG) => Ok(Entry::ABSENT),
+        Err(error) if Errno::from_io_error(&error) == Some(Errno::NAMETOOLONG) => {
+            Ok(NameEntry::ABSENT)
+        }
         found => found,
     }
 }

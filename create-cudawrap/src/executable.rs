@@ -6,7 +6,7 @@ use std::fs::File;
 use std::io::{Read, Seek, SeekFrom};
 use std::path::Path;
 
-use getgpu_linux::{Mark, PREFIX};
+use getgpu_linux::{PREFIX, PackageMark};
 
 use crate::names::WRAPPER;
 
@@ -18,10 +18,10 @@ const LONGEST_NOTES: u64 = 64 << 10;
 /// NVIDIA's driver have it.
 const HEADER: usize = 64;
 const NOTE: u64 = 4;
-const MARKS: [(&str, Mark); 3] = [
-    (WRAPPER, Mark::of(WRAPPER)),
-    ("getgpu", Mark::of("getgpu")),
-    ("create-cudawrap", Mark::of("create-cudawrap")),
+const MARKS: [(&str, PackageMark); 3] = [
+    (WRAPPER, PackageMark::of(WRAPPER)),
+    ("getgpu", PackageMark::of("getgpu")),
+    ("create-cudawrap", PackageMark::of("create-cudawrap")),
 ];
 
 /// What a file is.

@@ -2,7 +2,7 @@
 
 use std::fs;
 
-use super::{Form, Mark, form};
+use super::{Form, PackageMark, form};
 
 /// A program header table with one segment of notes, which is all that is looked at.
 fn elf_with(notes: &[u8]) -> Vec<u8> {
@@ -31,7 +31,7 @@ fn forms_are_told_by_content() {
         let cut = form_of(&own[..length]);
         assert!(!cut.is_program(), "{length}: {cut:?}");
     }
-    let marked = elf_with(&[&[0; 20], Mark::of("cudawrap").bytes()].concat());
+    let marked = elf_with(&[&[0; 20], PackageMark::of("cudawrap").bytes()].concat());
     assert_eq!(form_of(&marked), Form::Own("cudawrap"));
     assert_eq!(form_of(&marked[..marked.len() - 1]), Form::CutShort);
     // The bytes of a mark that are no note prove nothing.

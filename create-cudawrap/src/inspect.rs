@@ -46,7 +46,7 @@ pub enum EntryKind {
 
 /// One name in the directory.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub struct Entry {
+pub struct NameEntry {
     pub kind: EntryKind,
     /// Which file it is; none when absent.
     pub id: Option<Identity>,
@@ -60,7 +60,7 @@ pub struct Entry {
     pub text: Option<OsString>,
 }
 
-impl Entry {
+impl NameEntry {
     /// The entry of a name that nothing has.
     pub const ABSENT: Self = Self {
         kind: EntryKind::Absent,
@@ -91,13 +91,13 @@ impl Entry {
 /// What the places of a path hold, and where else its program could be.
 #[derive(Clone, Debug)]
 pub struct PathSnapshot {
-    pub app: Entry,
+    pub app: NameEntry,
     /// `CUDAWRAP_app`.
-    pub hidden: Entry,
+    pub hidden: NameEntry,
     /// `.CUDAWRAP_app~`.
-    pub tmp: Entry,
+    pub tmp: NameEntry,
     /// `MIGTOOLS_app`.
-    pub former: Entry,
+    pub former: NameEntry,
     /// What the file at the path is; none where it is no file.
     pub form: Option<Form>,
     /// Whether the path runs a program by what is beside links, whatever PATH may have.
@@ -169,13 +169,13 @@ fn too_long(error: &io::Error) -> bool {
 }
 
 /// Looks at one name.
-pub fn entry(dir: &Directory, name: &OsStr, own: Option<Identity>) -> io::Result<Entry> {
+pub fn entry(dir: &Directory, name: &OsStr, own: Option<Identity>) -> io::Result<NameEntry> {
     let stat = match dir.stat(name) {
         Ok(stat) => stat,
-        Err(error) if error.kind() == io::ErrorKind::NotFound => return Ok(Entry::ABSENT),
+        Err(error) if error.kind() == io::ErrorKind::NotFound => return Ok(NameEntry::ABSENT),
         Err(error) => return Err(error),
     };
-    let mut seen = Entry {
+    let mut seen = NameEntry {
         kind: EntryKind::Special,
         id: Some(id(&stat)),
         leads_to: Some(id(&stat)),

@@ -11,17 +11,17 @@ use crate::apply::{self, Work, apply};
 use crate::directory::Directory;
 use crate::inspect::{PathSnapshot, snapshot};
 use crate::names::{Names, Place};
-use crate::options::Options;
+use crate::options::CreateOptions;
 use crate::plan::{Goal, Plan, Step, plan};
 use crate::registry::Note;
-use crate::state::{State, state};
+use crate::state::{PathState, state};
 use crate::target::{Target, is_gone};
 use crate::wrapper::Wrapper;
 use crate::{advice, checks, dirlock, linkdir, status};
 
 /// What all jobs of a run share.
-pub struct Job<'a> {
-    pub options: &'a Options,
+pub struct Wrapping<'a> {
+    pub options: &'a CreateOptions,
     /// What is asked for.
     pub goal: Goal,
     /// The cudawrap for new links; --undo does without.
@@ -39,7 +39,7 @@ pub struct Done {
     pub steps: Vec<String>,
 }
 
-impl Job<'_> {
+impl Wrapping<'_> {
     /// Does the job for the program (or link) at `path`.
     pub fn run(&self, path: &Path) -> Result<Done, Failure> {
         let noted = self.options.paths.is_none();
@@ -60,7 +60,7 @@ impl Job<'_> {
         };
         let seen = snapshot(&dir, &names, work.own).map_err(failed)?;
         let now = state(&seen);
-        if noted && now == State::Missing {
+        if noted && now == PathState::Missing {
             return Ok(self.forget(path));
         }
         let mut plan = self.plan(&seen, now, &work)?;
@@ -83,7 +83,10 @@ impl Job<'_> {
             // also where that cannot be read any more.
             if let Ok(seen) = snapshot(&dir, &names, work.own) {
                 let now = state(&seen);
-                let wrapped = !matches!(now, State::Missing | State::Plain | State::Unclear);
+                let wrapped = !matches!(
+                    now,
+                    PathState::Missing | PathState::Plain | PathState::Unclear
+                );
                 self.keep_note(&target.path(), wrapped);
             }
         }
@@ -127,7 +130,7 @@ impl Job<'_> {
                 .and_then(|dir| snapshot(&dir, &Names::of(&target.name), own));
             dir.map_err(failed)
         });
-        seen.is_ok_and(|seen| state(&seen) == State::Plain && seen.app.through.is_some())
+        seen.is_ok_and(|seen| state(&seen) == PathState::Plain && seen.app.through.is_some())
     }
 
     /// With --link-dir what fails on the way fails in that directory, not at the program.
@@ -141,7 +144,7 @@ impl Job<'_> {
         }
     }
 
-    fn plan(&self, seen: &PathSnapshot, now: State, work: &Work) -> Result<Plan, Failure> {
+    fn plan(&self, seen: &PathSnapshot, now: PathState, work: &Work) -> Result<Plan, Failure> {
         let named = self.options.wrapper.is_some().then_some(work.wrapper);
         if self.options.link_dir.is_some() && self.goal == Goal::Wrap {
             linkdir::plan_link(seen, now, named)
@@ -156,7 +159,7 @@ impl Job<'_> {
         target: &Target,
         dir: &Directory,
         seen: &PathSnapshot,
-        now: State,
+        now: PathState,
         path: &Path,
     ) -> Result<(), Failure> {
         let Some(wrapper) = self.wrapper.filter(|_| self.goal == Goal::Wrap) else {
@@ -167,7 +170,7 @@ impl Job<'_> {
             if let Some(warning) = linkdir::warning(target, path, wrapper.id) {
                 self.warn(path, &warning);
             }
-        } else if now == State::Plain && seen.app.through.is_none() {
+        } else if now == PathState::Plain && seen.app.through.is_none() {
             checks::program(target, dir, seen, wrapper, self.options.force)?;
             for warning in checks::warnings(target, dir) {
                 self.warn(path, warning);

@@ -12,7 +12,7 @@ use crate::checks;
 use crate::inspect::{EntryKind, PathSnapshot};
 use crate::names::Place::App;
 use crate::plan::{Goal, Plan, Step, plan, unchanged};
-use crate::state::State;
+use crate::state::PathState;
 use crate::target::Target;
 use crate::wrapper::{self, Wrapper};
 
@@ -50,17 +50,21 @@ pub fn check(target: &Target, program: &Path, wrapper: &Wrapper) -> Result<(), F
 }
 
 /// The steps that put the link there.
-pub fn plan_link(seen: &PathSnapshot, now: State, named: Option<&OsStr>) -> Result<Plan, Failure> {
+pub fn plan_link(
+    seen: &PathSnapshot,
+    now: PathState,
+    named: Option<&OsStr>,
+) -> Result<Plan, Failure> {
     let alone = seen.hidden.kind == EntryKind::Absent;
     match now {
-        State::Missing => Ok(Plan::new(
+        PathState::Missing => Ok(Plan::new(
             vec![Step::Link(App), Step::Sync],
             "the directory of links now has a link of this name to cudawrap",
         )),
-        State::Wrapped if alone && seen.app.runs => {
+        PathState::Wrapped if alone && seen.app.runs => {
             Ok(unchanged("is already a link to cudawrap; nothing changed"))
         }
-        State::Wrapped if alone => plan(seen, now, Goal::Repair, named),
+        PathState::Wrapped if alone => plan(seen, now, Goal::Repair, named),
         _ => Err(refused("that name is taken in the directory of links")
             .hint("find out what it is, and move it away")),
     }

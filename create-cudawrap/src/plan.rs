@@ -7,9 +7,9 @@ use std::ffi::{OsStr, OsString};
 use getgpu_model::{Failure, refused};
 
 use crate::executable::Form;
-use crate::inspect::{Entry, EntryKind, Leads, PathSnapshot};
+use crate::inspect::{EntryKind, Leads, NameEntry, PathSnapshot};
 use crate::names::Place::{self, App, Former, Hidden, Tmp};
-use crate::state::{State, has_leftover, oddity};
+use crate::state::{PathState, has_leftover, oddity};
 
 /// What the user wants.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -61,7 +61,7 @@ impl Plan {
 /// the cudawrap that the user named; then a repair leads sound links there too.
 pub fn plan(
     seen: &PathSnapshot,
-    now: State,
+    now: PathState,
     goal: Goal,
     named: Option<&OsStr>,
 ) -> Result<Plan, Failure> {
@@ -87,92 +87,92 @@ pub fn plan(
     Ok(plan)
 }
 
-fn wrap(seen: &PathSnapshot, now: State) -> Result<Plan, Failure> {
+fn wrap(seen: &PathSnapshot, now: PathState) -> Result<Plan, Failure> {
     match now {
-        State::Plain if seen.app.through.is_some() => through(seen),
-        State::Plain => {
+        PathState::Plain if seen.app.through.is_some() => through(seen),
+        PathState::Plain => {
             let steps = [vec![Step::SecondName(App, Hidden), Step::Sync], relink()].concat();
             Ok(wrapped(seen, steps))
         }
-        State::Begun if !seen.app.runs => {
+        PathState::Begun if !seen.app.runs => {
             Err(refused("is not executable").hint("chmod +x, if it is a program"))
         }
-        State::Begun => Ok(wrapped(seen, relink())),
-        State::Wrapped if has_lost_its_cudawrap(seen) => Ok(repointed()),
-        State::Wrapped if seen.hidden.kind == EntryKind::Absent => match &seen.behind {
+        PathState::Begun => Ok(wrapped(seen, relink())),
+        PathState::Wrapped if has_lost_its_cudawrap(seen) => Ok(repointed()),
+        PathState::Wrapped if seen.hidden.kind == EntryKind::Absent => match &seen.behind {
             Some(_) => Ok(unchanged(
                 "is already a link to cudawrap; nothing changed",
             )),
             None => Err(link_alone()),
         },
         // Interrupted before the last step of an adoption.
-        State::Wrapped if seen.hidden.is_program() && seen.former.id == seen.hidden.id => {
+        PathState::Wrapped if seen.hidden.is_program() && seen.former.id == seen.hidden.id => {
             Ok(adopted(vec![Step::Drop(Former)]))
         }
-        State::Wrapped => Ok(unchanged(
+        PathState::Wrapped => Ok(unchanged(
             "is already wrapped; nothing changed",
         )),
-        State::Migtools => adopt(seen),
-        State::Upgraded => Err(refused("is a program, and so is the CUDAWRAP_name beside it")
+        PathState::Migtools => adopt(seen),
+        PathState::Upgraded => Err(refused("is a program, and so is the CUDAWRAP_name beside it")
             .hint("after an upgrade: create-cudawrap --repair, which wraps the program at the path and keeps the other under another name")),
-        State::Copied => Err(refused("is a copy of cudawrap; the program is CUDAWRAP_name beside it")
+        PathState::Copied => Err(refused("is a copy of cudawrap; the program is CUDAWRAP_name beside it")
             .hint("create-cudawrap --repair makes it a link again")),
-        State::Missing | State::Unclear => Err(unclear(seen)),
+        PathState::Missing | PathState::Unclear => Err(unclear(seen)),
     }
 }
 
-fn repair(seen: &PathSnapshot, now: State, named: Option<&OsStr>) -> Result<Plan, Failure> {
+fn repair(seen: &PathSnapshot, now: PathState, named: Option<&OsStr>) -> Result<Plan, Failure> {
     let leads_elsewhere = named.is_some() && seen.app.text.as_deref() != named;
     match now {
-        State::Upgraded => Ok(renewed(seen)),
-        State::Copied => Ok(Plan::new(
+        PathState::Upgraded => Ok(renewed(seen)),
+        PathState::Copied => Ok(Plan::new(
             relink(),
             "was a copy of cudawrap, and is a link to it again",
         )),
-        State::Begun if seen.app.text.is_none() => wrap(seen, now),
-        State::Wrapped if has_lost_its_cudawrap(seen) || leads_elsewhere => Ok(repointed()),
-        State::Wrapped if seen.hidden.kind == EntryKind::Absent && seen.behind.is_none() => {
+        PathState::Begun if seen.app.text.is_none() => wrap(seen, now),
+        PathState::Wrapped if has_lost_its_cudawrap(seen) || leads_elsewhere => Ok(repointed()),
+        PathState::Wrapped if seen.hidden.kind == EntryKind::Absent && seen.behind.is_none() => {
             Err(link_alone())
         }
-        State::Plain | State::Begun | State::Wrapped => {
+        PathState::Plain | PathState::Begun | PathState::Wrapped => {
             Ok(unchanged("needs no repair; nothing changed"))
         }
-        State::Migtools => adopt(seen),
-        State::Missing | State::Unclear => Err(unclear(seen)),
+        PathState::Migtools => adopt(seen),
+        PathState::Missing | PathState::Unclear => Err(unclear(seen)),
     }
 }
 
-fn undo(seen: &PathSnapshot, now: State) -> Result<Plan, Failure> {
+fn undo(seen: &PathSnapshot, now: PathState) -> Result<Plan, Failure> {
     let orphan = seen.app.kind == EntryKind::Absent && seen.hidden.is_program();
     match now {
-        State::Plain if seen.app.through.is_some() => Err(refused(&format!(
+        PathState::Plain if seen.app.through.is_some() => Err(refused(&format!(
             "only leads to {}, which leads to cudawrap",
             hop(&seen.app)
         ))
         .hint("undo that one")),
-        State::Plain => Ok(unchanged(
+        PathState::Plain => Ok(unchanged(
             "is not wrapped; nothing changed",
         )),
-        State::Wrapped if seen.hidden.kind == EntryKind::Absent => Ok(Plan::new(
+        PathState::Wrapped if seen.hidden.kind == EntryKind::Absent => Ok(Plan::new(
             vec![Step::Drop(App)],
             "the link to cudawrap is removed",
         )),
-        State::Begun if seen.app.text.is_none() => Ok(undone(Step::Drop(Hidden))),
-        State::Begun | State::Wrapped | State::Copied => Ok(undone(Step::Over(Hidden, App))),
-        State::Unclear if orphan => Ok(undone(Step::Over(Hidden, App))),
-        State::Upgraded => Err(refused(
+        PathState::Begun if seen.app.text.is_none() => Ok(undone(Step::Drop(Hidden))),
+        PathState::Begun | PathState::Wrapped | PathState::Copied => Ok(undone(Step::Over(Hidden, App))),
+        PathState::Unclear if orphan => Ok(undone(Step::Over(Hidden, App))),
+        PathState::Upgraded => Err(refused(
             "is a program, and so is CUDAWRAP_name beside it: both are kept",
         )
         .hint("an upgrade has replaced the link; move the one away that is not wanted")),
-        State::Migtools => Err(refused("is wrapped by migtools").hint(
+        PathState::Migtools => Err(refused("is wrapped by migtools").hint(
             "create-cudawrap without --undo takes it over; or put its program back: mv -T MIGTOOLS_name name",
         )),
-        State::Unclear if seen.hidden.kind == EntryKind::Absent => {
+        PathState::Unclear if seen.hidden.kind == EntryKind::Absent => {
             let what = oddity(seen).unwrap_or_default();
             let text = format!("is {what}, and not wrapped; nothing changed");
             Ok(unchanged(&text))
         }
-        State::Missing | State::Unclear => Err(unclear(seen)),
+        PathState::Missing | PathState::Unclear => Err(unclear(seen)),
     }
 }
 
@@ -262,7 +262,7 @@ fn has_lost_its_cudawrap(seen: &PathSnapshot) -> bool {
     seen.app.kind == EntryKind::Link(Leads::Vanished) || seen.wrapper_fault.is_some()
 }
 
-fn hop(app: &Entry) -> String {
+fn hop(app: &NameEntry) -> String {
     let hop = app.through.as_ref();
     hop.map(|hop| hop.display().to_string()).unwrap_or_default()
 }

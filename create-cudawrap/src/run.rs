@@ -15,9 +15,9 @@ use getgpu_settings::{Environment, Loaded};
 use crate::advice;
 use crate::directory::Directory;
 use crate::inspect::snapshot;
-use crate::job::Job;
+use crate::job::Wrapping;
 use crate::names::Names;
-use crate::options::{self, Options, PROGRAM, Parsed, Task};
+use crate::options::{self, CreateOptions, PROGRAM, Parsed, WrapTask};
 use crate::plan::Goal;
 use crate::registry::Note;
 use crate::status;
@@ -33,8 +33,8 @@ pub fn main() -> i32 {
             let diag = Diag::new(PROGRAM, options.level);
             check_settings(options.task, &diag).and_then(|()| {
                 match options.task {
-                    Task::Change(goal) => change(&options, goal, &diag),
-                    Task::Status { json } => show(&options, json, &diag),
+                    WrapTask::Change(goal) => change(&options, goal, &diag),
+                    WrapTask::Status { json } => show(&options, json, &diag),
                 }
                 .or_else(|failure| Ok(fail(&diag, &failure)))
             })
@@ -54,12 +54,12 @@ pub fn main() -> i32 {
 /// Nothing is set for this program yet, but a settings file that cannot be right is told
 /// before anything is wrapped: then the programs would not start. To undo, or to look,
 /// needs no settings: a typo must not keep the package from being removed.
-fn check_settings(task: Task, diag: &Diag) -> Result<(), Failure> {
+fn check_settings(task: WrapTask, diag: &Diag) -> Result<(), Failure> {
     let read = Loaded::read(&Environment::of_process(), None)
         .and_then(Loaded::strict)
         .map(|_| ());
     match (task, read) {
-        (Task::Change(Goal::Undo) | Task::Status { .. }, Err(failure)) => {
+        (WrapTask::Change(Goal::Undo) | WrapTask::Status { .. }, Err(failure)) => {
             diag.warn(&format!(
                 "warning: {} (this command does not need the settings)",
                 failure.message
@@ -71,7 +71,7 @@ fn check_settings(task: Task, diag: &Diag) -> Result<(), Failure> {
 }
 
 /// Wrap, undo or repair; whether all went well.
-fn change(options: &Options, goal: Goal, diag: &Diag) -> Result<bool, Failure> {
+fn change(options: &CreateOptions, goal: Goal, diag: &Diag) -> Result<bool, Failure> {
     let wrapper = match wrapper::find(options.wrapper.as_deref()) {
         Ok(found) => Some(found),
         // Undoing needs none: that is what it is for when cudawrap is gone.
@@ -90,7 +90,7 @@ fn change(options: &Options, goal: Goal, diag: &Diag) -> Result<bool, Failure> {
     if goal != Goal::Wrap && options.link_dir.is_none() && options.paths.is_some() {
         paths = wrapped_in(paths, wrapper.as_ref().map(|found| found.id), diag)?;
     }
-    let job = Job {
+    let job = Wrapping {
         options,
         goal,
         wrapper: wrapper.as_ref(),
@@ -119,7 +119,7 @@ fn link_dir_exists(dir: &Path) -> Result<(), Failure> {
 }
 
 /// Does the job for each path; how many were changed, or would be, and how many failed.
-fn run_all(job: &Job<'_>, paths: &mut [PathBuf]) -> Result<(usize, usize), Failure> {
+fn run_all(job: &Wrapping<'_>, paths: &mut [PathBuf]) -> Result<(usize, usize), Failure> {
     if job.goal == Goal::Undo {
         // A link that leads to a wrapped path leads to the program once that is undone.
         paths.sort_by_cached_key(|path| job.leads_on(path));
@@ -149,7 +149,7 @@ fn run_all(job: &Job<'_>, paths: &mut [PathBuf]) -> Result<(usize, usize), Failu
 }
 
 /// `--status`; whether nothing needs attention.
-fn show(options: &Options, json: bool, diag: &Diag) -> Result<bool, Failure> {
+fn show(options: &CreateOptions, json: bool, diag: &Diag) -> Result<bool, Failure> {
     let wrapper = wrapper::locate(options.wrapper.as_deref()).ok();
     let own = wrapper.as_ref().map(|found| found.id);
     let note = Note::find();
@@ -224,7 +224,7 @@ fn look_at(path: &Path, own: Option<Identity>) -> Result<Option<status::StatusLi
     }))
 }
 
-fn paths(options: &Options, note: Option<&Note>) -> Result<Vec<PathBuf>, Failure> {
+fn paths(options: &CreateOptions, note: Option<&Note>) -> Result<Vec<PathBuf>, Failure> {
     match (&options.paths, note) {
         (Some(paths), _) => Ok(paths.clone()),
         (None, None) => Ok(Vec::new()),

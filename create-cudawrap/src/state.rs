@@ -1,5 +1,5 @@
 //! What the places of a path together mean: one of eight states, in which every stop of
-//! create-cudawrap leaves it too. Pure: from a [`PathSnapshot`] to a [`State`].
+//! create-cudawrap leaves it too. Pure: from a [`PathSnapshot`] to a [`PathState`].
 
 use getgpu_linux::PREFIX;
 
@@ -9,7 +9,7 @@ use crate::names::WRAPPER;
 
 /// The state of a path.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum State {
+pub enum PathState {
     Missing,
     /// A program that is not wrapped, or a link that leads to a wrapped path.
     Plain,
@@ -29,44 +29,46 @@ pub enum State {
 }
 
 /// The state that `seen` shows.
-pub fn state(seen: &PathSnapshot) -> State {
+pub fn state(seen: &PathSnapshot) -> PathState {
     let (app, hidden) = (&seen.app, &seen.hidden);
     match app.kind {
-        EntryKind::Absent if hidden.kind == EntryKind::Absent => State::Missing,
+        EntryKind::Absent if hidden.kind == EntryKind::Absent => PathState::Missing,
         EntryKind::Absent
         | EntryKind::Directory
         | EntryKind::Special
-        | EntryKind::Link(Leads::Elsewhere) => State::Unclear,
-        EntryKind::Link(Leads::Migtools) => State::Migtools,
+        | EntryKind::Link(Leads::Elsewhere) => PathState::Unclear,
+        EntryKind::Link(Leads::Migtools) => PathState::Migtools,
         EntryKind::Link(Leads::Cudawrap | Leads::Vanished) => match hidden.kind {
-            EntryKind::Absent | EntryKind::File => State::Wrapped,
-            EntryKind::Link(Leads::Program | Leads::Through | Leads::Elsewhere) => State::Wrapped,
-            _ => State::Unclear,
+            EntryKind::Absent | EntryKind::File => PathState::Wrapped,
+            EntryKind::Link(Leads::Program | Leads::Through | Leads::Elsewhere) => {
+                PathState::Wrapped
+            }
+            _ => PathState::Unclear,
         },
         EntryKind::File | EntryKind::Link(Leads::Program | Leads::Through) => program(seen),
     }
 }
 
-fn program(seen: &PathSnapshot) -> State {
+fn program(seen: &PathSnapshot) -> PathState {
     let (app, hidden) = (&seen.app, &seen.hidden);
     let has_program = hidden.is_program() && hidden.runs;
     // The upgrade of a link may have removed the older version that CUDAWRAP_app leads to.
     let stale = hidden.kind == EntryKind::Link(Leads::Elsewhere) && hidden.leads_to.is_none();
     if hidden.kind == EntryKind::Absent {
-        State::Plain
+        PathState::Plain
     } else if one_program(seen) {
         // What leads to CUDAWRAP_app through another wrapped path would lead in a circle.
         if app.through.is_some() && app.id != hidden.id {
-            State::Unclear
+            PathState::Unclear
         } else {
-            State::Begun
+            PathState::Begun
         }
     } else if seen.form == Some(Form::Own(WRAPPER)) && has_program {
-        State::Copied
+        PathState::Copied
     } else if app.runs && seen.form.is_none_or(Form::is_program) && (has_program || stale) {
-        State::Upgraded
+        PathState::Upgraded
     } else {
-        State::Unclear
+        PathState::Unclear
     }
 }
 
@@ -91,7 +93,7 @@ pub fn oddity(seen: &PathSnapshot) -> Option<String> {
         }
         EntryKind::Link(Leads::Elsewhere) => "a link that leads to no program".to_owned(),
         EntryKind::Link(Leads::Cudawrap | Leads::Vanished) if hidden.kind != EntryKind::Absent => {
-            return (state(seen) == State::Unclear)
+            return (state(seen) == PathState::Unclear)
                 .then(|| "a link to cudawrap, but its program does not exist".to_owned());
         }
         _ if !app.runs && app.is_program() => "not executable".to_owned(),

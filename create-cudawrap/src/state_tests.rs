@@ -2,16 +2,16 @@
 //! a row for each.
 
 use super::*;
-use crate::inspect::Entry;
+use crate::inspect::NameEntry;
 
-fn entry(kind: EntryKind, file: Option<u64>) -> Entry {
-    Entry {
+fn entry(kind: EntryKind, file: Option<u64>) -> NameEntry {
+    NameEntry {
         kind,
         id: file.map(|file| (0, file)),
         leads_to: file.map(|file| (0, file)),
         runs: true,
         text: Some("nothing".into()),
-        ..Entry::ABSENT
+        ..NameEntry::ABSENT
     }
 }
 
@@ -20,8 +20,8 @@ fn seen(app: EntryKind, hidden: EntryKind, form: Form) -> PathSnapshot {
     PathSnapshot {
         app: entry(app, Some(1)),
         hidden: entry(hidden, Some(2)),
-        tmp: Entry::ABSENT,
-        former: Entry::ABSENT,
+        tmp: NameEntry::ABSENT,
+        former: NameEntry::ABSENT,
         form: Some(form),
         resolves: false,
         reaches_hidden: false,
@@ -67,7 +67,11 @@ fn what_is_unusual_at_a_path_is_named() {
         Form::Unknown,
         Form::ScriptOfWrapped,
     ] {
-        assert_eq!(state(&seen(File, File, form)), State::Unclear, "{form:?}");
+        assert_eq!(
+            state(&seen(File, File, form)),
+            PathState::Unclear,
+            "{form:?}"
+        );
     }
     let mut dangling = seen(Link(Leads::Elsewhere), Absent, Form::Program);
     dangling.app.leads_to = None;

@@ -14,7 +14,7 @@ use crate::directory::Directory;
 use crate::executable::Form;
 use crate::inspect::{self, EntryKind, Leads, PathSnapshot};
 use crate::names;
-use crate::state::{State, has_leftover, oddity, state};
+use crate::state::{PathState, has_leftover, oddity, state};
 use crate::wrapper;
 
 /// The report on one path.
@@ -46,7 +46,7 @@ impl StatusLine {
 }
 
 #[derive(Serialize)]
-struct Document<'a> {
+struct StatusDocument<'a> {
     schema: u32,
     paths: &'a [StatusLine],
 }
@@ -100,29 +100,29 @@ fn bad(state: &'static str, detail: &str) -> Words {
 
 fn words(seen: &PathSnapshot, name: &OsStr) -> Option<Words> {
     let words = match state(seen) {
-        State::Missing => return None,
-        State::Wrapped => wrapped(seen),
-        State::Plain => plain(seen, name),
-        State::Begun if seen.app.text.is_none() => {
+        PathState::Missing => return None,
+        PathState::Wrapped => wrapped(seen),
+        PathState::Plain => plain(seen, name),
+        PathState::Begun if seen.app.text.is_none() => {
             bad("plain", "an interrupted run: wrap it again, or --undo")
         }
-        State::Begun if !seen.app.runs => {
+        PathState::Begun if !seen.app.runs => {
             bad("broken", "its program, CUDAWRAP_name, cannot be run")
         }
-        State::Begun => good(
+        PathState::Begun => good(
             "plain",
             "unwrapped by hand: it leads to its program, CUDAWRAP_name; --undo puts that back",
         ),
-        State::Upgraded => bad(
+        PathState::Upgraded => bad(
             "upgraded over",
             "a newer program replaced the link: --repair wraps it, and keeps the older one as CUDAWRAP_name.replaced-1",
         ),
-        State::Copied => bad(
+        PathState::Copied => bad(
             "copied",
             "a copy of cudawrap is in the place of the link: --repair makes it a link again",
         ),
-        State::Migtools => bad("foreign", "migtools"),
-        State::Unclear => unclear(seen),
+        PathState::Migtools => bad("foreign", "migtools"),
+        PathState::Unclear => unclear(seen),
     };
     Some(words)
 }
@@ -202,7 +202,7 @@ pub fn names_in(dir: &Directory, own: Option<Identity>) -> io::Result<BTreeSet<O
 
 fn is_wrap(dir: &Directory, name: &OsStr, own: Option<Identity>) -> bool {
     // What vanished since the directory was read is no matter.
-    let entry = inspect::entry(dir, name, own).unwrap_or(inspect::Entry::ABSENT);
+    let entry = inspect::entry(dir, name, own).unwrap_or(inspect::NameEntry::ABSENT);
     entry.is_ours()
         || matches!(
             entry.kind,
@@ -235,7 +235,7 @@ pub fn text(lines: &[StatusLine]) -> Vec<u8> {
 /// The lines as one JSON document.
 pub fn json(lines: &[StatusLine]) -> Vec<u8> {
     // Strings, numbers and flags only: this cannot fail.
-    let mut text = serde_json::to_vec(&Document {
+    let mut text = serde_json::to_vec(&StatusDocument {
         schema: 1,
         paths: lines,
     })

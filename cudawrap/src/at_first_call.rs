@@ -14,11 +14,15 @@ use getgpu_model::{Diag, Failure, Kind, frameworks, visible::hides_all};
 use getgpu_settings::{Auto, Environment, LeaseAt, Loaded, Settings};
 
 use crate::handover::LaunchSpec;
-use crate::options::Options;
+use crate::options::CudawrapOptions;
 
 /// What the program is started with: no lease, but the variables that have it get one.
 /// `loaded`: the settings that are in force for it, options included.
-pub fn prepare(options: &Options, loaded: &Loaded, diag: &Diag) -> Result<LaunchSpec, Failure> {
+pub fn prepare(
+    options: &CudawrapOptions,
+    loaded: &Loaded,
+    diag: &Diag,
+) -> Result<LaunchSpec, Failure> {
     if options.typed.running.bind {
         let text = "--auto: --bind has no effect on a program that is already running";
         return Err(Failure::new(Kind::Usage, text).hint("use --auto or --bind, not both"));

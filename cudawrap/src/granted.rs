@@ -101,9 +101,9 @@ fn lease_once(
             device,
         };
         match named.claim()? {
-            Part::Claimed(claim) => claims.push(claim),
-            Part::Inherited(units) => inherited.push((Span::of(&device.uuid), units)),
-            Part::None(why) => return Ok(why),
+            NamedPart::Claimed(claim) => claims.push(claim),
+            NamedPart::Inherited(units) => inherited.push((Span::of(&device.uuid), units)),
+            NamedPart::None(why) => return Ok(why),
         }
     }
     // Its number is for the lease, which is to lie as low as it can.
@@ -113,7 +113,7 @@ fn lease_once(
 }
 
 /// What can be had of one named device.
-enum Part {
+enum NamedPart {
     Claimed(Claim),
     /// An ancestor's lease on these units, which this program shares.
     Inherited(Units),
@@ -129,7 +129,7 @@ struct NamedDevice<'a> {
 }
 
 impl NamedDevice<'_> {
-    fn claim(&self) -> Result<Part, Failure> {
+    fn claim(&self) -> Result<NamedPart, Failure> {
         let (lock_file, span) = (self.call.lock_file, Span::of(&self.device.uuid));
         let reserved = self
             .request
@@ -139,10 +139,12 @@ impl NamedDevice<'_> {
         let (ours, portion) = wanted(self.request, self.device);
         let claim = match (ours, portion) {
             (_, Portion::TooLarge) => {
-                return Ok(Part::None(Named::TooLarge(self.too_large())));
+                return Ok(NamedPart::None(Named::TooLarge(self.too_large())));
             }
             (_, Portion::Units(_)) => self.part()?,
-            (Some(ours), Portion::All) if !reserved => return Ok(Part::Inherited(ours.clone())),
+            (Some(ours), Portion::All) if !reserved => {
+                return Ok(NamedPart::Inherited(ours.clone()));
+            }
             (Some(ours), Portion::All) => named_lease(lock_file, span, ours.clone())?,
             (None, Portion::All) => named_lease(lock_file, span, Units::whole())?,
         };
@@ -159,7 +161,7 @@ impl NamedDevice<'_> {
         if in_the_way {
             return Ok(self.taken("reservation"));
         }
-        Ok(Part::Claimed(claim))
+        Ok(NamedPart::Claimed(claim))
     }
 
     /// Whether other calls are dividing what this one owns: a second `$(getgpu)` under a
@@ -199,9 +201,9 @@ impl NamedDevice<'_> {
     }
 
     /// Another user's lease or reservation is in the way.
-    fn taken(&self, kind: &str) -> Part {
+    fn taken(&self, kind: &str) -> NamedPart {
         let holder = first_holder(self.call.lock_file, self.probe, self.device, kind);
-        Part::None(Named::Taken(self.device.uuid.clone(), holder))
+        NamedPart::None(Named::Taken(self.device.uuid.clone(), holder))
     }
 
     /// The failure of a share that no device of the grant has room for.

@@ -19,7 +19,7 @@ use crate::launch::{fail, launch, log_refusal};
 use crate::lease_choice::lease;
 use crate::locate_program;
 use crate::mps;
-use crate::options::{self, Options, Wanted};
+use crate::options::{self, CudawrapOptions, Wanted};
 use crate::ranks::{apply_rank, waiting};
 use crate::{at_first_call, auto};
 
@@ -47,7 +47,7 @@ pub fn run(arguments: &[OsString]) -> i32 {
     }
 }
 
-fn become_program(options: &Options, diag: &Diag) -> Result<Infallible, Failure> {
+fn become_program(options: &CudawrapOptions, diag: &Diag) -> Result<Infallible, Failure> {
     let words = &options.typed.program;
     let program = locate_program::typed(words.first().ok_or_else(options::no_program)?)?;
     let ready = if options::disabled()? {
@@ -61,7 +61,7 @@ fn become_program(options: &Options, diag: &Diag) -> Result<Infallible, Failure>
     Err(exec(&program, words, &ready))
 }
 
-fn prepare(options: &Options, program: &Path, diag: &Diag) -> Result<LaunchSpec, Failure> {
+fn prepare(options: &CudawrapOptions, program: &Path, diag: &Diag) -> Result<LaunchSpec, Failure> {
     let (began, environment) = (Instant::now(), Environment::of_process());
     let loaded = settings(options, &environment, program, diag)?;
     let rank = apply_rank::of_process()?;
@@ -99,7 +99,7 @@ fn prepare(options: &Options, program: &Path, diag: &Diag) -> Result<LaunchSpec,
 
 /// What is in force: files and variables, then the options.
 fn settings(
-    options: &Options,
+    options: &CudawrapOptions,
     environment: &Environment,
     program: &Path,
     diag: &Diag,

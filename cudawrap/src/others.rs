@@ -3,7 +3,7 @@
 //! is used all the same, since it was named.
 
 use getgpu_linux::procfs;
-use getgpu_model::{Detail, Device, Process, Uuid};
+use getgpu_model::{Detail, Device, GpuProcess, Uuid};
 
 use crate::call::Call;
 use crate::helper;
@@ -30,14 +30,14 @@ pub fn tell(call: &Call<'_>, devices: &[Device]) {
 }
 
 /// Whether it is a program of another user, or of one that /proc does not show.
-fn is_of_others(process: &Process) -> bool {
+fn is_of_others(process: &GpuProcess) -> bool {
     let own = nix::unistd::geteuid().as_raw();
     let uid = i32::try_from(process.pid).ok().and_then(procfs::euid);
     !process.ignored && uid != Some(own)
 }
 
 /// `MIG-12..: also used by ben (pid 4711, python3), who did not start it through cudawrap`
-fn line(uuid: &Uuid, process: &Process, more: usize) -> String {
+fn line(uuid: &Uuid, process: &GpuProcess, more: usize) -> String {
     let pid = i32::try_from(process.pid).unwrap_or_default();
     let user = procfs::euid(pid).map_or_else(|| "another user".to_owned(), procfs::user_name);
     let program = procfs::comm(pid).map(|comm| procfs::program_name(pid, &comm));

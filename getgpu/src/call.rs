@@ -9,13 +9,13 @@ use getgpu_model::{Diag, Failure, Kind};
 use getgpu_settings::{Environment, Loaded, Settings, Source};
 
 use crate::invocation::{Invocation, node};
-use crate::options::{Action, Format, Keep, Options};
+use crate::options::{Action, Format, GetgpuOptions, Keep};
 use crate::print::{print, print_tagged};
 use crate::{caller, list, release};
 
 /// Does what the options ask for, under the settings of files.
 pub fn answer(
-    options: &Options,
+    options: &GetgpuOptions,
     mut loaded: Loaded,
     environment: &Environment,
     diag: &Diag,
@@ -65,7 +65,7 @@ pub fn answer(
 
 /// Which devices the call is about.
 fn request(
-    options: &Options,
+    options: &GetgpuOptions,
     settings: &Settings,
     environment: &Environment,
 ) -> Result<Request, Failure> {
@@ -86,7 +86,7 @@ fn request(
 }
 
 /// The process that Python's `cudawrap.lease()` asks for.
-fn lease_of(options: &Options) -> Option<i32> {
+fn lease_of(options: &GetgpuOptions) -> Option<i32> {
     match options.keep {
         Keep::Hold(pid) if options.role == Role::Lease => pid,
         _ => None,
@@ -110,7 +110,7 @@ fn look_or_print(call: &Invocation<'_>, request: Request) -> Result<(), Failure>
 
 /// Puts in force what was typed.
 pub fn put_options(
-    options: &Options,
+    options: &GetgpuOptions,
     environment: &Environment,
     loaded: &mut Loaded,
 ) -> Result<(), Failure> {

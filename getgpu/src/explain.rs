@@ -4,7 +4,7 @@
 use getgpu_choose::{Filter, Outside, Rejected};
 use getgpu_lock::{LockFile, OfdLock, Span, holders};
 use getgpu_model::{Device, Inventory};
-use getgpu_settings::List;
+use getgpu_settings::DeviceList;
 
 /// Lines for the devices outside the pool, and for lists and GPUs that have problems.
 pub fn outside(filter: &Filter, inventory: &Inventory, sorted: &[Option<Outside>]) -> Vec<String> {
@@ -19,7 +19,7 @@ pub fn outside(filter: &Filter, inventory: &Inventory, sorted: &[Option<Outside>
 }
 
 /// The site's lists, each with what it is.
-fn lists(filter: &Filter) -> impl Iterator<Item = (&List, &'static str)> {
+fn lists(filter: &Filter) -> impl Iterator<Item = (&DeviceList, &'static str)> {
     let allowed = filter.allowed.iter().map(|list| (list, "allowed"));
     allowed.chain([(&filter.excluded, "excluded")])
 }

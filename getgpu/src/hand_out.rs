@@ -7,7 +7,7 @@ use std::os::fd::AsFd;
 use std::time::Duration;
 
 use getgpu_choose::Record;
-use getgpu_linux::{BlockedSignals, Process, Stat, User, poll};
+use getgpu_linux::{BlockedSignals, ChildUser, Process, Stat, poll};
 use getgpu_lock::{HolderArgs, Tag, Until};
 use getgpu_model::{Failure, Job, Visible, diag::print, quantity};
 use getgpu_settings::Log;
@@ -25,7 +25,7 @@ pub struct Owner<'a> {
     pub caller: &'a LazyCell<Process>,
     /// The process that `--hold=PID` names.
     pub held: Option<Process>,
-    pub user: Option<User>,
+    pub user: Option<ChildUser>,
     pub tag: Option<Tag>,
 }
 

@@ -9,11 +9,11 @@ use getgpu_model::Diag;
 use getgpu_nvml::spawn;
 use getgpu_settings::{Environment, Settings};
 
-use crate::options::Options;
+use crate::options::GetgpuOptions;
 
 /// One call that prints a device.
 pub struct Invocation<'a> {
-    pub options: &'a Options,
+    pub options: &'a GetgpuOptions,
     pub environment: &'a Environment,
     pub settings: &'a Settings,
     pub lock_file: LockFile,

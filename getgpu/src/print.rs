@@ -52,8 +52,8 @@ pub fn print(call: &Invocation<'_>, mut request: Request) -> Result<(), Failure>
         LazyCell::force(&caller);
     }
     let turn = match enter(call, tag.as_ref(), &request)? {
-        tag::Entered::Free(turn) => turn,
-        tag::Entered::Same(holder) => return answer::print_again(call, &[*holder]),
+        tag::TagEntry::Free(turn) => turn,
+        tag::TagEntry::Same(holder) => return answer::print_again(call, &[*holder]),
     };
     let owner = Owner {
         caller: &caller,
@@ -99,8 +99,8 @@ fn obtain(
             drop(turn);
             let claimed = wait_in_queue(call, request, &mut node, queueing)?;
             match enter(call, tag, request)? {
-                tag::Entered::Free(turn) => (claimed, turn),
-                tag::Entered::Same(holder) => return Ok(Obtained::Meanwhile(holder)),
+                tag::TagEntry::Free(turn) => (claimed, turn),
+                tag::TagEntry::Same(holder) => return Ok(Obtained::Meanwhile(holder)),
             }
         }
     };
@@ -134,8 +134,8 @@ fn enter(
     call: &Invocation<'_>,
     tag: Option<&Tag>,
     request: &Request,
-) -> Result<tag::Entered, Failure> {
-    tag.map_or(Ok(tag::Entered::Free(None)), |tag| {
+) -> Result<tag::TagEntry, Failure> {
+    tag.map_or(Ok(tag::TagEntry::Free(None)), |tag| {
         tag::enter(tag, &call.lock_file, request.user, call.options.role)
     })
 }

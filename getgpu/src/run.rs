@@ -12,7 +12,7 @@ use getgpu_settings::{Environment, Loaded};
 
 use crate::call::{answer, put_options};
 use crate::findings::Report;
-use crate::options::{self, Action, Options};
+use crate::options::{self, Action, GetgpuOptions};
 use crate::{check, monitor, show_config, slurm};
 
 /// Runs with the arguments that were typed, for a reservation of this role; gives the exit
@@ -20,7 +20,7 @@ use crate::{check, monitor, show_config, slurm};
 pub fn main(arguments: &[OsString], role: Role) -> i32 {
     let level = Verbosity::of_words(arguments);
     let options = match options::parse(arguments.iter().cloned()) {
-        Ok(options) => Options { role, ..options },
+        Ok(options) => GetgpuOptions { role, ..options },
         Err(failure) => return fail(&Diag::new("getgpu", level), &failure),
     };
     let diag = Diag::new("getgpu", options.level);
@@ -59,7 +59,7 @@ pub fn worker() -> i32 {
     getgpu_linux::sys::end(0)
 }
 
-fn run(options: &Options, environment: &Environment, diag: &Diag) -> Result<(), Failure> {
+fn run(options: &GetgpuOptions, environment: &Environment, diag: &Diag) -> Result<(), Failure> {
     match &options.action {
         Action::Text(text) => return show(text),
         Action::Check { directories, json } => {
@@ -78,7 +78,11 @@ fn run(options: &Options, environment: &Environment, diag: &Diag) -> Result<(), 
 }
 
 /// Says what the settings are, and where each comes from.
-fn show_settings(options: &Options, environment: &Environment, diag: &Diag) -> Result<(), Failure> {
+fn show_settings(
+    options: &GetgpuOptions,
+    environment: &Environment,
+    diag: &Diag,
+) -> Result<(), Failure> {
     let mut loaded = Loaded::read(environment, None)?;
     put_options(options, environment, &mut loaded)?;
     // It is what the message about an unknown setting sends people to.

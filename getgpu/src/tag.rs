@@ -3,16 +3,16 @@
 //! same reservation, so that a prolog may run twice.
 
 use getgpu_choose::Request;
-use getgpu_linux::{User, procfs::namespaces};
+use getgpu_linux::{ChildUser, procfs::namespaces};
 use getgpu_lock::{
     HolderArgs, HolderProcess, LockFile, OfdLock, Role, Tag, layout, ownership_proof, user_locks,
 };
 use getgpu_model::{Failure, Kind, Uuid};
 
-use crate::options::{Action, Options};
+use crate::options::{Action, GetgpuOptions};
 
 /// What there is under a name.
-pub enum Entered {
+pub enum TagEntry {
     /// Nothing; no other call of this user looks while this is kept. None: a stranger
     /// holds the user's byte, which delays no call.
     Free(Option<OfdLock>),
@@ -21,7 +21,7 @@ pub enum Entered {
 }
 
 /// The name for a request, with what is asked for under it.
-pub fn of(name: &str, request: &Request, options: &Options) -> Tag {
+pub fn of(name: &str, request: &Request, options: &GetgpuOptions) -> Tag {
     let index = match options.action {
         Action::Print(index) => index,
         _ => None,
@@ -35,7 +35,7 @@ pub fn of(name: &str, request: &Request, options: &Options) -> Tag {
 }
 
 /// Keeps other calls for this user's name away, and looks whether it is in use.
-pub fn enter(tag: &Tag, lock_file: &LockFile, uid: u32, role: Role) -> Result<Entered, Failure> {
+pub fn enter(tag: &Tag, lock_file: &LockFile, uid: u32, role: Role) -> Result<TagEntry, Failure> {
     let Tag { name, asked } = tag;
     let byte = layout::tag(namespaces::host_uid(uid), name);
     let guard = match user_locks::enter(lock_file, byte, &[uid, nix::unistd::geteuid().as_raw()])? {
@@ -48,7 +48,7 @@ pub fn enter(tag: &Tag, lock_file: &LockFile, uid: u32, role: Role) -> Result<En
         }
     };
     let Some(holder) = under(lock_file, Some(uid), name, role).pop() else {
-        return Ok(Entered::Free(guard));
+        return Ok(TagEntry::Free(guard));
     };
     if holder
         .args
@@ -56,7 +56,7 @@ pub fn enter(tag: &Tag, lock_file: &LockFile, uid: u32, role: Role) -> Result<En
         .as_ref()
         .is_some_and(|tag| tag.asked == *asked)
     {
-        return Ok(Entered::Same(Box::new(holder)));
+        return Ok(TagEntry::Same(Box::new(holder)));
     }
     let text = format!(
         "--tag {name}: in use for {}: the tag already belongs to a different request",
@@ -97,7 +97,7 @@ pub fn find(lock_file: &LockFile, name: &str, role: Role) -> Result<Vec<HolderPr
 /// The user that `--uid` names, for whom root reserves; none: our own. Without a group to
 /// run as it is the one of the login; one that no database knows has a group of the same
 /// number.
-pub fn user(uid: u32, gid: Option<u32>) -> Result<Option<User>, Failure> {
+pub fn user(uid: u32, gid: Option<u32>) -> Result<Option<ChildUser>, Failure> {
     let own = nix::unistd::geteuid();
     if own.as_raw() == uid {
         return Ok(None);
@@ -108,7 +108,7 @@ pub fn user(uid: u32, gid: Option<u32>) -> Result<Option<User>, Failure> {
             format!("--uid {uid}: only root may reserve for another user"),
         ));
     }
-    Ok(Some(User {
+    Ok(Some(ChildUser {
         uid,
         gid: gid.unwrap_or_else(|| {
             let known = nix::unistd::User::from_uid(nix::unistd::Uid::from_raw(uid)).ok();

@@ -29,8 +29,12 @@ pub fn table(top: &Path) -> Result<String, String> {
     Ok(rows.collect::<String>() + &format!("{total:6} in all\n"))
 }
 
-/// The source files of the products.
-fn products(top: &Path) -> Result<Vec<String>, String> {
+/// The source files of the products, tests left out.
+///
+/// # Errors
+///
+/// git does not list them.
+pub fn products(top: &Path) -> Result<Vec<String>, String> {
     let listed = Command::new("git")
         .args(["ls-files", "*.rs"])
         .current_dir(top)
@@ -49,10 +53,14 @@ fn is_product(name: &str) -> bool {
     !is_test && !name.ends_with("_tests.rs") && !name.ends_with("_properties.rs")
 }
 
+/// A file up to its tests.
+pub fn without_tests(text: &str) -> &str {
+    text.split(TESTS).next().unwrap_or_default()
+}
+
 /// Lines that are neither blank nor a comment, up to the tests.
 fn code(text: &str) -> usize {
-    let product = text.split(TESTS).next().unwrap_or_default();
-    let lines = product.lines().map(str::trim);
+    let lines = without_tests(text).lines().map(str::trim);
     lines
         .filter(|line| !line.is_empty() && !line.starts_with("//"))
         .count()

@@ -119,7 +119,7 @@ mod tests {
     use getgpu_model::Gpu;
     use getgpu_model::GpuListing;
     use getgpu_model::Uuid;
-    use getgpu_settings::List;
+    use getgpu_settings::DeviceList;
 
     fn uuid(gpu: u32, slot: Option<u32>) -> Uuid {
         let kind = if slot.is_some() { "MIG" } else { "GPU" };
@@ -221,7 +221,7 @@ mod tests {
             (vec![known.as_str(), other.as_str()], (vec![], true)),
         ] {
             let filter = Filter {
-                allowed: Some(List::from(entries.iter().copied())),
+                allowed: Some(DeviceList::from(entries.iter().copied())),
                 ..Filter::default()
             };
             assert_eq!(order(&filter, &node), expected, "{entries:?}");

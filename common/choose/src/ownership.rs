@@ -22,7 +22,7 @@ pub enum Basis {
 
 /// Something that the call may own, as it was read.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub struct Candidate {
+pub struct CoverCandidate {
     /// How this call came to own it.
     pub basis: Basis,
     /// The devices, with the units of each that are proven.
@@ -34,7 +34,7 @@ pub struct Candidate {
     pub in_use: bool,
 }
 
-impl Candidate {
+impl CoverCandidate {
     /// The lowest is used.
     fn order(&self, cover: &Cover) -> impl Ord + use<> {
         let by_lease = matches!(self.basis, Basis::InheritedLease | Basis::AncestorLease);
@@ -104,8 +104,8 @@ impl Decision {
 /// Decides. A lease comes before a reservation, since a program that runs under a lease
 /// was given just that. Of several reservations the one made for the nearest ancestor
 /// comes first, then one that is not used yet, then the smallest.
-pub fn decide(question: &OwnershipQuestion<'_>, candidates: &[Candidate]) -> Decision {
-    let covering: Vec<(&Candidate, Cover)> = candidates
+pub fn decide(question: &OwnershipQuestion<'_>, candidates: &[CoverCandidate]) -> Decision {
+    let covering: Vec<(&CoverCandidate, Cover)> = candidates
         .iter()
         .filter_map(|candidate| Some((candidate, cover(candidate, question.grant)?)))
         .collect();
@@ -131,9 +131,9 @@ fn wants_all(question: &OwnershipQuestion<'_>, cover: &Cover) -> bool {
 /// Whether a reservation is a program's part of one that this call owns too: it is not
 /// divided any further, and a call that asks for a share takes it beside.
 fn is_for_one_program(
-    candidate: &Candidate,
+    candidate: &CoverCandidate,
     cover: &Cover,
-    covering: &[(&Candidate, Cover)],
+    covering: &[(&CoverCandidate, Cover)],
 ) -> bool {
     let Basis::Reservation(holder) = &candidate.basis else {
         return false;
@@ -145,7 +145,7 @@ fn is_for_one_program(
 /// call's, and not one around this call to choose inside of. Several tasks with one grant
 /// each reserve their part of it: the grant does not come from any of these.
 fn is_a_siblings_part(
-    candidate: &Candidate,
+    candidate: &CoverCandidate,
     cover: &Cover,
     question: &OwnershipQuestion<'_>,
 ) -> bool {
@@ -158,7 +158,7 @@ fn is_a_siblings_part(
 }
 
 /// What a candidate has of every device of the grant; `None` if it lacks one of them.
-fn cover(candidate: &Candidate, grant: &[Uuid]) -> Option<Cover> {
+fn cover(candidate: &CoverCandidate, grant: &[Uuid]) -> Option<Cover> {
     let devices = grant
         .iter()
         .map(|uuid| {
@@ -242,7 +242,7 @@ pub fn of_grant(
     lease_of: Option<i32>,
 ) -> Decision {
     let grant = question.grant;
-    let evidence: [&dyn Fn() -> Vec<Candidate>; 3] = [
+    let evidence: [&dyn Fn() -> Vec<CoverCandidate>; 3] = [
         &|| {
             lease(
                 Basis::InheritedLease,
@@ -270,7 +270,12 @@ pub fn of_grant(
         .unwrap_or(Decision::Nothing)
 }
 
-fn lease(basis: Basis, grant: &[Uuid], lock_file: &LockFile, locks: &[OwnLock]) -> Vec<Candidate> {
+fn lease(
+    basis: Basis,
+    grant: &[Uuid],
+    lock_file: &LockFile,
+    locks: &[OwnLock],
+) -> Vec<CoverCandidate> {
     let devices = grant
         .iter()
         .map(|uuid| {
@@ -280,7 +285,7 @@ fn lease(basis: Basis, grant: &[Uuid], lock_file: &LockFile, locks: &[OwnLock]) 
             )
         })
         .collect();
-    vec![Candidate {
+    vec![CoverCandidate {
         basis,
         devices,
         distance: 0,
@@ -288,7 +293,11 @@ fn lease(basis: Basis, grant: &[Uuid], lock_file: &LockFile, locks: &[OwnLock]) 
     }]
 }
 
-fn reservations(lock_file: &LockFile, grant: &[Uuid], lease_of: Option<i32>) -> Vec<Candidate> {
+fn reservations(
+    lock_file: &LockFile,
+    grant: &[Uuid],
+    lease_of: Option<i32>,
+) -> Vec<CoverCandidate> {
     let lineage = ancestry::lineage();
     let uid = nix::unistd::geteuid().as_raw();
     let holders = ownership_proof::reservations(lock_file, Some(uid), &|args: &HolderArgs| {
@@ -304,7 +313,7 @@ fn reservations(lock_file: &LockFile, grant: &[Uuid], lease_of: Option<i32>) -> 
                 let probe = probe.as_ref().filter(|_| grant.contains(uuid));
                 probe.is_some_and(|probe| is_leased(probe, uuid, units))
             });
-            Candidate {
+            CoverCandidate {
                 distance: holder.args.distance(&lineage),
                 in_use,
                 devices,

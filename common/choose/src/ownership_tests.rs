@@ -17,9 +17,9 @@ fn holder(pid: i32, devices: &[u32], words: &str) -> HolderProcess {
 }
 
 /// A candidate with whole devices; reservations are told apart by the holder's pid.
-fn candidate(basis: Basis, devices: &[u32]) -> Candidate {
+fn candidate(basis: Basis, devices: &[u32]) -> CoverCandidate {
     let devices = devices.iter().map(|n| (uuid(*n), Units::whole())).collect();
-    Candidate {
+    CoverCandidate {
         basis,
         devices,
         distance: usize::MAX,
@@ -27,14 +27,14 @@ fn candidate(basis: Basis, devices: &[u32]) -> Candidate {
     }
 }
 
-fn reserved(pid: i32, devices: &[u32]) -> Candidate {
+fn reserved(pid: i32, devices: &[u32]) -> CoverCandidate {
     let holder = holder(pid, devices, "");
     candidate(Basis::Reservation(Box::new(holder)), devices)
 }
 
 /// A reservation of half of a device.
-fn part(pid: i32, words: &str, distance: usize) -> Candidate {
-    Candidate {
+fn part(pid: i32, words: &str, distance: usize) -> CoverCandidate {
+    CoverCandidate {
         basis: Basis::Reservation(Box::new(holder(pid, &[1], words))),
         devices: vec![(uuid(1), half())],
         distance,
@@ -43,7 +43,7 @@ fn part(pid: i32, words: &str, distance: usize) -> Candidate {
 }
 
 /// What is decided of one granted device.
-fn of_one(candidates: &[Candidate], by_uuid: bool, share: bool, wants_all: bool) -> Decision {
+fn of_one(candidates: &[CoverCandidate], by_uuid: bool, share: bool, wants_all: bool) -> Decision {
     let question = OwnershipQuestion {
         grant: &[uuid(1)],
         by_uuid,
@@ -55,7 +55,7 @@ fn of_one(candidates: &[Candidate], by_uuid: bool, share: bool, wants_all: bool)
 }
 
 /// The decision as text: what is done, by which basis, with how many devices.
-fn decided(grant: &[u32], count: usize, wants_all: bool, candidates: &[Candidate]) -> String {
+fn decided(grant: &[u32], count: usize, wants_all: bool, candidates: &[CoverCandidate]) -> String {
     let grant: Vec<Uuid> = grant.iter().map(|n| uuid(*n)).collect();
     let question = OwnershipQuestion {
         grant: &grant,
@@ -80,19 +80,19 @@ fn decided(grant: &[u32], count: usize, wants_all: bool, candidates: &[Candidate
 fn what_is_ours_of_a_grant() {
     let inherited = || candidate(Basis::InheritedLease, &[1]);
     let ancestor = || candidate(Basis::AncestorLease, &[1]);
-    let near = |pid, distance| Candidate {
+    let near = |pid, distance| CoverCandidate {
         distance,
         ..reserved(pid, &[1])
     };
-    let used = |pid, distance| Candidate {
+    let used = |pid, distance| CoverCandidate {
         in_use: true,
         ..near(pid, distance)
     };
-    let part = |pid| Candidate {
+    let part = |pid| CoverCandidate {
         devices: vec![(uuid(1), half())],
         ..reserved(pid, &[1])
     };
-    let unproven = || Candidate {
+    let unproven = || CoverCandidate {
         devices: vec![(uuid(1), Units::default())],
         ..reserved(5, &[1])
     };
@@ -155,7 +155,7 @@ fn a_share_is_taken_beside_a_programs_part() {
 #[test]
 fn a_cover_has_the_proven_units_of_the_granted_devices() {
     let devices = vec![(uuid(1), half()), (uuid(2), Units::whole())];
-    let candidate = Candidate {
+    let candidate = CoverCandidate {
         devices,
         ..reserved(5, &[1, 2])
     };

@@ -6,16 +6,16 @@ use std::collections::BTreeMap;
 
 use getgpu_ask::Allowing;
 use getgpu_model::{Detail, Device, Inventory, Selector, Share, Units, Uuid, share};
-use getgpu_settings::{List, Type};
+use getgpu_settings::{DeviceList, Type};
 
 /// What narrows the pool.
 #[derive(Clone, Debug, Default)]
 pub struct Filter {
     pub kind: Type,
     /// The site's list; none: all are allowed.
-    pub allowed: Option<List>,
+    pub allowed: Option<DeviceList>,
     /// Devices that are never chosen.
-    pub excluded: List,
+    pub excluded: DeviceList,
     /// The only device that a batch system granted: it is used although it is excluded.
     pub granted_alone: Option<Uuid>,
     /// The devices of the grant; none: no grant.

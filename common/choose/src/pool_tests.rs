@@ -74,13 +74,13 @@ fn the_type_decides_last() {
 #[test]
 fn auto_offers_whole_gpus_only_if_no_mig_device_is_in_the_pool() {
     let node = [device(0, Some(0)), device(1, None)];
-    let list = |place: usize| List::from([node[place].uuid.as_str()].into_iter());
+    let list = |place: usize| DeviceList::from([node[place].uuid.as_str()].into_iter());
     let grant = filter(|f| f.grant = Some(vec![node[1].uuid.clone()]));
     assert_eq!(inside(&grant, &node), [1]);
     assert_eq!(inside(&filter(|f| f.allowed = Some(list(1))), &node), [1]);
     // Draining does not change the type; an empty list allows nothing.
     assert_eq!(inside(&filter(|f| f.excluded = list(0)), &node), [0; 0]);
-    let none = filter(|f| f.allowed = Some(List::default()));
+    let none = filter(|f| f.allowed = Some(DeviceList::default()));
     assert_eq!(inside(&none, &node), [0; 0]);
 }
 

@@ -7,7 +7,7 @@ use std::rc::Rc;
 use std::time::Duration;
 
 use crate::choice::cap;
-use crate::choice::chooser::{Chooser, Claimed, Outcome};
+use crate::choice::chooser::{ChoiceOutcome, Chooser, Claimed};
 use crate::choice::device_claim::{self, Picked};
 use crate::choice::rejection_report::{self, Rejected, RejectionReport};
 use crate::pool::Portion;
@@ -278,16 +278,16 @@ impl Selection<'_, '_> {
         }
         let inventory = chooser.node.inventory(self.request.look())?;
         match chooser.choose(probe, &inventory)? {
-            Outcome::Claimed(claimed) => {
+            ChoiceOutcome::Claimed(claimed) => {
                 observer.picked(&mut chooser, &claimed.picked, &inventory)?;
                 Ok(Ok(claimed))
             }
-            Outcome::OverCap(failure) => Ok(Err(NotNow {
+            ChoiceOutcome::OverCap(failure) => Ok(Err(NotNow {
                 failure,
                 over_limit: true,
                 taken: Vec::new(),
             })),
-            Outcome::NoneFree(rejected) => {
+            ChoiceOutcome::NoneFree(rejected) => {
                 observer.rejected(&rejected, probe);
                 let report = RejectionReport::take(&rejected, probe);
                 // For people: what a script does with an empty answer is the other

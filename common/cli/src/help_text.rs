@@ -28,14 +28,14 @@ pub const WIDEST: usize = 100;
 
 /// Which help is asked for.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Asked {
+pub enum HelpLength {
     /// `-h`: the common options.
     Brief,
     /// `--help`: everything.
     Full,
 }
 
-impl Asked {
+impl HelpLength {
     /// By the words that were typed, of which one asks for help.
     pub fn by<'a>(words: impl IntoIterator<Item = &'a OsString>) -> Self {
         if words.into_iter().any(|word| word == "--help") {
@@ -48,8 +48,8 @@ impl Asked {
 
 impl HelpText {
     /// The whole text for a program's parser, as wide as the terminal.
-    pub fn text(&self, command: Command, asked: Asked) -> String {
-        if asked == Asked::Full || self.common.is_empty() {
+    pub fn text(&self, command: Command, asked: HelpLength) -> String {
+        if asked == HelpLength::Full || self.common.is_empty() {
             let mut command = command;
             return format!("{}\n{}\n", command.render_help(), self.after(width()));
         }

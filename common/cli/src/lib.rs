@@ -10,6 +10,6 @@ mod help_text;
 mod overrides;
 mod shared_flags;
 
-pub use help_text::{Asked, HelpText};
+pub use help_text::{HelpLength, HelpText};
 pub use overrides::{Overrides, variable};
 pub use shared_flags::{Choosing, Common, SHARE, Said, one};

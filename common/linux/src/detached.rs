@@ -26,7 +26,7 @@ const OURSELVES: &CStr = c"/proc/self/exe";
 
 /// The user that such a process is to be.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct User {
+pub struct ChildUser {
     pub uid: u32,
     pub gid: u32,
 }
@@ -53,7 +53,7 @@ pub fn words_behind(option: &str, arguments: &[OsString]) -> Option<Vec<OsString
 ///
 /// Those of socketpair(2), clone(2) and waitpid(2). Whether the process could be executed it
 /// has to say itself.
-pub fn start(words: &[CString], lock: RawFd, user: Option<User>) -> io::Result<OwnedFd> {
+pub fn start(words: &[CString], lock: RawFd, user: Option<ChildUser>) -> io::Result<OwnedFd> {
     let (ours, theirs) = socket_pair(SockType::Stream)?;
     // A process that is a subreaper would find the new one among its children: for that
     // moment it is none.
@@ -79,7 +79,7 @@ fn wait_for(intermediate: libc::pid_t) -> nix::Result<()> {
     }
 }
 
-fn fork_and_exit(words: &[CString], descriptors: [RawFd; 2], user: Option<User>) -> ! {
+fn fork_and_exit(words: &[CString], descriptors: [RawFd; 2], user: Option<ChildUser>) -> ! {
     let _ = nix::unistd::setsid();
     // SAFETY: only system calls follow, in a process with one thread; _exit runs nothing
     // of the parent's.
@@ -92,7 +92,7 @@ fn fork_and_exit(words: &[CString], descriptors: [RawFd; 2], user: Option<User>)
 }
 
 /// Arranges the descriptors and executes; returns only if it cannot.
-fn execute(words: &[CString], descriptors: [RawFd; 2], user: Option<User>) {
+fn execute(words: &[CString], descriptors: [RawFd; 2], user: Option<ChildUser>) {
     if !arrange(descriptors) || user.is_some_and(|user| turn_into(user).is_err()) {
         return;
     }
@@ -142,7 +142,7 @@ fn arrange([first, second]: [RawFd; 2]) -> bool {
 }
 
 /// Gives up what is root's, groups first, since afterwards it may not.
-fn turn_into(user: User) -> nix::Result<()> {
+fn turn_into(user: ChildUser) -> nix::Result<()> {
     use nix::unistd::{Gid, Uid, setgid, setgroups, setuid};
     setgroups(&[Gid::from_raw(user.gid)])?;
     setgid(Gid::from_raw(user.gid))?;

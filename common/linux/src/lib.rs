@@ -25,9 +25,9 @@ pub mod unseen_child;
 pub use blocked_signals::BlockedSignals;
 pub use byte_range::Range;
 pub use child::{kill_and_reap, reap};
-pub use detached::{LOCK_FD, STARTER_FD, User};
+pub use detached::{ChildUser, LOCK_FD, STARTER_FD};
 pub use installed::{can_run, sibling};
-pub use package_mark::Mark;
+pub use package_mark::PackageMark;
 pub use procfs::fdinfo::OwnLock;
 pub use procfs::process_memory::Secret;
 pub use procfs::{Process, Stat};
@@ -37,4 +37,4 @@ pub use resolve_program::{
     is_cudawrap, program_name, without_number,
 };
 pub use trust::LockOrigin;
-pub use unseen_child::Plan;
+pub use unseen_child::ChildPlan;

@@ -12,9 +12,9 @@ const KIND: u32 = 1;
 
 /// The note of one program.
 #[repr(C, align(4))]
-pub struct Mark([u8; LENGTH]);
+pub struct PackageMark([u8; LENGTH]);
 
-impl Mark {
+impl PackageMark {
     /// The mark of `program`, whose name must fit.
     pub const fn of(program: &str) -> Self {
         let mut note = [0; LENGTH];
@@ -48,6 +48,6 @@ macro_rules! package_mark {
         // SAFETY: a section of this name holds ELF notes, and this is one.
         #[unsafe(link_section = ".note.getgpu")]
         #[used]
-        static PACKAGE_MARK: $crate::Mark = $crate::Mark::of($program);
+        static PACKAGE_MARK: $crate::PackageMark = $crate::PackageMark::of($program);
     };
 }

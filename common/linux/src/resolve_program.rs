@@ -154,13 +154,13 @@ pub struct Rule<'a> {
 /// One application of the rule: where it has been, so that links that lead in circles end
 /// it, and the way to where it is.
 #[derive(Default)]
-struct Search {
+struct PathSearch {
     /// By directory and name: a path that leads in circles is another one in each round.
     visited: Vec<(Option<Identity>, OsString)>,
     trail: Vec<PathBuf>,
 }
 
-impl Search {
+impl PathSearch {
     fn of(chain: &Chain) -> Self {
         let mut search = Self {
             visited: Vec::new(),
@@ -193,7 +193,7 @@ impl Rule<'_> {
     /// What executing `path` runs: itself, or where it leads to a cudawrap what that
     /// finds.
     pub fn program(&self, path: &Path) -> Option<Resolution> {
-        let mut search = Search::default();
+        let mut search = PathSearch::default();
         let program = self.follow(path, &mut search)?;
         Some(search.found(program))
     }
@@ -202,7 +202,7 @@ impl Rule<'_> {
     /// `name`. Where that leads to a cudawrap again, what is beside the links of its own
     /// chain.
     pub fn beside(&self, chain: &Chain) -> Option<Resolution> {
-        let mut search = Search::of(chain);
+        let mut search = PathSearch::of(chain);
         let program = self.sibling(chain, &mut search)?;
         Some(search.found(program))
     }
@@ -210,12 +210,12 @@ impl Rule<'_> {
     /// The next program of its name in PATH behind the links' directories (in all of PATH
     /// if none of them is there).
     pub fn in_path(&self, chain: &Chain) -> Option<Resolution> {
-        let mut search = Search::of(chain);
+        let mut search = PathSearch::of(chain);
         let program = self.next(chain, &mut search)?;
         Some(search.found(program))
     }
 
-    fn follow(&self, path: &Path, search: &mut Search) -> Option<PathBuf> {
+    fn follow(&self, path: &Path, search: &mut PathSearch) -> Option<PathBuf> {
         if !search.visit(path) {
             return None;
         }
@@ -233,7 +233,7 @@ impl Rule<'_> {
         found
     }
 
-    fn sibling(&self, chain: &Chain, search: &mut Search) -> Option<PathBuf> {
+    fn sibling(&self, chain: &Chain, search: &mut PathSearch) -> Option<PathBuf> {
         let mut siblings = chain
             .hops
             .iter()
@@ -243,7 +243,7 @@ impl Rule<'_> {
         siblings.find_map(|path| self.follow(&path, search))
     }
 
-    fn next(&self, chain: &Chain, search: &mut Search) -> Option<PathBuf> {
+    fn next(&self, chain: &Chain, search: &mut PathSearch) -> Option<PathBuf> {
         let name = chain.link_name()?;
         let behind = self
             .directories

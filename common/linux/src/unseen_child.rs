@@ -30,7 +30,7 @@ const SLICE: libc::c_long = 50_000_000;
 
 /// A program with all that its start needs.
 #[derive(Debug)]
-pub struct Plan {
+pub struct ChildPlan {
     program: CString,
     /// Ended by a null pointer each; they point into `_strings`.
     words: Vec<*const libc::c_char>,
@@ -38,7 +38,7 @@ pub struct Plan {
     _strings: Vec<CString>,
 }
 
-impl Plan {
+impl ChildPlan {
     /// `program` with these words, its name first, and this process's environment, but
     /// for what would load libraries into it and for the variables called `without`.
     pub fn new(program: &Path, words: &[impl AsRef<OsStr>], without: &[&str]) -> Self {
@@ -94,7 +94,11 @@ pub struct UnseenChild {
 /// # Errors
 ///
 /// Those of clone(2). A program that cannot be executed exits with status 1.
-pub fn start(plan: &Plan, input: &OwnedFd, errors: Option<&OwnedFd>) -> nix::Result<UnseenChild> {
+pub fn start(
+    plan: &ChildPlan,
+    input: &OwnedFd,
+    errors: Option<&OwnedFd>,
+) -> nix::Result<UnseenChild> {
     let parent = std::process::id();
     let (input, errors) = (input.as_raw_fd(), errors.map(AsRawFd::as_raw_fd));
     // A handler of this process must not run in the copy of it.
@@ -124,7 +128,7 @@ impl UnseenChild {
 }
 
 /// The intermediate's whole life, with every signal blocked; it never returns.
-fn intermediate(plan: &Plan, parent: u32, input: RawFd, errors: Option<RawFd>) -> ! {
+fn intermediate(plan: &ChildPlan, parent: u32, input: RawFd, errors: Option<RawFd>) -> ! {
     sys::die_with(parent);
     let own = std::process::id();
     let watched = [Signal::SIGCHLD, Signal::SIGTERM].into_iter().collect();
@@ -220,7 +224,7 @@ fn duplicate_to(from: RawFd, to: RawFd) {
 }
 
 /// Becomes the program, with two descriptors of the starting process and no other.
-fn execute(plan: &Plan, parent: u32, input: RawFd, errors: Option<RawFd>) -> ! {
+fn execute(plan: &ChildPlan, parent: u32, input: RawFd, errors: Option<RawFd>) -> ! {
     sys::die_with(parent);
     // SAFETY: plain system calls on numbers and on what was prepared; on any failure the
     // process ends.

@@ -99,7 +99,7 @@ impl Device {
 
 /// A process that NVML shows on a device.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
-pub struct Process {
+pub struct GpuProcess {
     pub pid: u32,
     /// Device memory in bytes, where known.
     pub memory: Option<u64>,
@@ -138,7 +138,7 @@ pub struct Usage {
     /// Why, for people; none if idle.
     pub reason: Option<String>,
     /// The processes that NVML shows.
-    pub processes: Vec<Process>,
+    pub processes: Vec<GpuProcess>,
     /// Memory, if it was asked for and told.
     pub memory: Option<Memory>,
     /// What NVML says of its health: asked of a device that nothing uses, or for people.

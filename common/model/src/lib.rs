@@ -32,7 +32,7 @@ pub use gpu_listing::{GpuListing, Silent};
 pub use health::{Ailment, ComputeMode, Health, of_recovery_action};
 pub use ident::{Selector, Uuid, WITHOUT_PREFIX, WITHOUT_PREFIX_HINT};
 pub use inventory::{
-    Activity, Detail, Device, Gauge, Gpu, Inventory, Memory, Process, Usage, usable_together,
+    Activity, Detail, Device, Gauge, Gpu, GpuProcess, Inventory, Memory, Usage, usable_together,
 };
 pub use job::Job;
 pub use mig_profile::MigProfile;

@@ -6,14 +6,14 @@ use std::ffi::c_ulong;
 
 use super::fault::{Fault, ask};
 use super::session::Session;
-use getgpu_ask::Asked;
+use getgpu_ask::NvmlQuestion;
 use getgpu_model::CpuSet;
 
 /// Room for CPUs: as many as Linux can be built for.
 const CPUS: usize = 8192;
 
 /// The CPUs near the GPU of a device.
-pub(super) fn cpus(session: &mut Session<'_>, asked: &Asked) -> Result<CpuSet, Fault> {
+pub(super) fn cpus(session: &mut Session<'_>, asked: &NvmlQuestion) -> Result<CpuSet, Fault> {
     let index = session.gpu_of(asked)?;
     let gpu = session.handle(index, None)?;
     let words = CPUS / c_ulong::BITS as usize;

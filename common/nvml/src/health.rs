@@ -8,14 +8,14 @@ use nvml_wrapper::structs::device::FieldId;
 
 use super::fault::{self, Fault, ask};
 use super::raw;
-use super::session::{Place, Session};
+use super::session::{ListedPlace, Session};
 use getgpu_model::{Ailment, ComputeMode, Detail, Health, of_recovery_action};
 
 /// NVML_FI_DEV_GET_GPU_RECOVERY_ACTION (nvml.h 12.9 and 13.3).
 const RECOVERY_ACTION: FieldId = FieldId(230);
 
 /// The health of the device at a place; with full detail also what an older GPU says.
-pub(super) fn health(session: &mut Session<'_>, place: Place, detail: Detail) -> Health {
+pub(super) fn health(session: &mut Session<'_>, place: ListedPlace, detail: Detail) -> Health {
     let Ok(gpu) = session.handle(place.0, None) else {
         return Health::default();
     };
@@ -75,7 +75,7 @@ pub(super) fn of_fault(fault: &Fault) -> Option<Ailment> {
 /// be a MIG device's), else, with drivers that have no mode of a MIG device, of its GPU.
 fn compute_mode(
     session: &mut Session<'_>,
-    (gpu, slot): Place,
+    (gpu, slot): ListedPlace,
     of_gpu: &Handle<'_>,
 ) -> Result<Option<ComputeMode>, Fault> {
     if let Some(known) = session.gpu_modes.get(&gpu) {

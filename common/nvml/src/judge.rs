@@ -2,7 +2,7 @@
 //! What NVML will not tell is unknown, and unknown is never free.
 
 use getgpu_ask::{MEMORY_DECIDES, Rules};
-use getgpu_model::{Memory, Process, Usage};
+use getgpu_model::{GpuProcess, Memory, Usage};
 
 use super::fault::{Fault, NOT_SUPPORTED};
 use super::processes;
@@ -25,7 +25,7 @@ fn floor(rules: &Rules, total: u64) -> u64 {
 
 /// Bytes in use that ignored processes do not explain, if they are more than an idle
 /// device has.
-fn excess(rules: &Rules, memory: Memory, processes: &[Process]) -> Option<u64> {
+fn excess(rules: &Rules, memory: Memory, processes: &[GpuProcess]) -> Option<u64> {
     let ignored = processes
         .iter()
         .filter(|p| p.ignored)
@@ -39,7 +39,7 @@ fn excess(rules: &Rules, memory: Memory, processes: &[Process]) -> Option<u64> {
 /// others may use its memory is asked only where that would decide.
 pub(super) fn judge(
     rules: &Rules,
-    processes: Result<&[Process], &Fault>,
+    processes: Result<&[GpuProcess], &Fault>,
     memory: Result<Memory, &Fault>,
     shares_memory: impl FnOnce() -> bool,
 ) -> Usage {
@@ -78,7 +78,7 @@ pub(super) fn judge(
 }
 
 /// What the processes alone tell; none if they leave it open.
-fn by_processes(processes: &[Process]) -> Option<Usage> {
+fn by_processes(processes: &[GpuProcess]) -> Option<Usage> {
     if let Some(process) = processes
         .iter()
         .find(|process| !process.ignored && processes::is_pid(process.pid))
@@ -113,8 +113,8 @@ mod tests {
         }
     }
 
-    fn process(name: &str, memory: u64) -> Vec<Process> {
-        vec![Process {
+    fn process(name: &str, memory: u64) -> Vec<GpuProcess> {
+        vec![GpuProcess {
             pid: 9,
             memory: Some(memory),
             name: Some(name.into()),
@@ -123,8 +123,8 @@ mod tests {
     }
 
     /// As NVML tells of one it cannot name.
-    fn nameless(pid: u32) -> Process {
-        Process {
+    fn nameless(pid: u32) -> GpuProcess {
+        GpuProcess {
             pid,
             memory: None,
             name: None,

@@ -35,7 +35,7 @@ impl Layout {
 
 /// A process as NVML lists it.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub(super) struct Entry {
+pub(super) struct ProcessEntry {
     pub(super) pid: u32,
     /// Device memory in bytes, where known.
     pub(super) memory: Option<u64>,
@@ -50,10 +50,10 @@ pub(super) fn is_pid(pid: u32) -> bool {
 }
 
 /// The first `count` entries of a buffer, those with an impossible pid too.
-pub(super) fn decode(buffer: &[u64], count: usize, layout: Layout) -> Vec<Entry> {
+pub(super) fn decode(buffer: &[u64], count: usize, layout: Layout) -> Vec<ProcessEntry> {
     let entries = buffer.chunks_exact(layout.words()).take(count);
     entries
-        .map(|words| Entry {
+        .map(|words| ProcessEntry {
             pid: words[0]
                 .to_ne_bytes()
                 .first_chunk()
@@ -83,7 +83,7 @@ mod tests {
 
     #[test]
     fn each_layout_at_its_stride() {
-        let entry = |pid, memory, instance| Entry {
+        let entry = |pid, memory, instance| ProcessEntry {
             pid,
             memory,
             instance,

@@ -11,7 +11,7 @@ use std::path::Path;
 use nvml_wrapper::{Device, Nvml};
 
 use super::fault::{FUNCTION_NOT_FOUND, Fault, INSUFFICIENT_SIZE};
-use super::processes::{self, Entry, Layout};
+use super::processes::{self, Layout, ProcessEntry};
 use getgpu_model::Memory;
 
 /// NVML_DEVICE_UUID_V2_BUFFER_SIZE and NVML_DEVICE_NAME_V2_BUFFER_SIZE
@@ -176,7 +176,7 @@ pub(super) fn remapped_rows(nvml: &Nvml, gpu: &Device<'_>) -> Result<RemappedRow
 
 /// Which list of processes is asked for.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(super) enum List {
+pub(super) enum ProcessList {
     /// Processes with a compute context.
     Compute,
     /// Processes with a graphics context.
@@ -186,7 +186,11 @@ pub(super) enum List {
 }
 
 /// The processes of a device, whatever size of entry this driver writes.
-pub(super) fn processes(nvml: &Nvml, device: &Device<'_>, list: List) -> Result<Vec<Entry>, Fault> {
+pub(super) fn processes(
+    nvml: &Nvml,
+    device: &Device<'_>,
+    list: ProcessList,
+) -> Result<Vec<ProcessEntry>, Fault> {
     let lib = nvml.lib();
     let wide = lib.nvmlDeviceGetConfComputeMemSizeInfo.is_ok()
         && lib.nvmlDeviceGetRunningProcessDetailList.is_err();
@@ -210,18 +214,18 @@ pub(super) fn processes(nvml: &Nvml, device: &Device<'_>, list: List) -> Result<
     }
     let v3 = if wide { Layout::Wide } else { Layout::Present };
     match list {
-        List::Compute => {
+        ProcessList::Compute => {
             ask!(nvmlDeviceGetComputeRunningProcesses_v3, v3);
             ask!(nvmlDeviceGetComputeRunningProcesses_v2, Layout::Present);
             ask!(nvmlDeviceGetComputeRunningProcesses, Layout::First);
         }
-        List::Graphics => {
+        ProcessList::Graphics => {
             ask!(nvmlDeviceGetGraphicsRunningProcesses_v3, v3);
             ask!(nvmlDeviceGetGraphicsRunningProcesses_v2, Layout::Present);
             ask!(nvmlDeviceGetGraphicsRunningProcesses, Layout::First);
         }
         // Drivers 470 to 495 have no third version, 450 and 460 only the first.
-        List::Mps => {
+        ProcessList::Mps => {
             ask!(nvmlDeviceGetMPSComputeRunningProcesses_v3, v3);
             ask!(nvmlDeviceGetMPSComputeRunningProcesses_v2, Layout::Present);
             ask!(nvmlDeviceGetMPSComputeRunningProcesses, Layout::First);
@@ -235,7 +239,7 @@ fn fill(
     name: &'static str,
     layout: Layout,
     mut call: impl FnMut(*mut c_uint, *mut u8) -> u32,
-) -> Result<Vec<Entry>, Fault> {
+) -> Result<Vec<ProcessEntry>, Fault> {
     let mut room = ROOM;
     for _ in 0..TRIES {
         // u64 words: entries hold 8-byte numbers, and 32 bytes each are enough for every

@@ -5,7 +5,7 @@
 use std::fs::File;
 use std::io::{BufRead, BufReader, Write};
 
-use getgpu_ask::{Request, Rules};
+use getgpu_ask::{NvmlRequest, Rules};
 use getgpu_model::{Detail, Failure, Kind};
 use serde::Serialize;
 
@@ -18,8 +18,8 @@ use super::{affinity, gauges, health, usage};
 pub fn serve(channel: &File) {
     let mut requests = BufReader::new(channel)
         .lines()
-        .map_while(|line| serde_json::from_str::<Request>(&line.ok()?).ok());
-    let Some(Request::Open { library, rules }) = requests.next() else {
+        .map_while(|line| serde_json::from_str::<NvmlRequest>(&line.ok()?).ok());
+    let Some(NvmlRequest::Open { library, rules }) = requests.next() else {
         return;
     };
     let nvml = match library::open(library.as_deref()) {
@@ -55,14 +55,16 @@ fn send<T: Serialize>(mut channel: &File, answer: &Result<T, Failure>) -> bool {
 }
 
 /// Answers a request; false if it was the last one.
-fn answer(channel: &File, session: &mut Session<'_>, rules: &Rules, request: Request) -> bool {
+fn answer(channel: &File, session: &mut Session<'_>, rules: &Rules, request: NvmlRequest) -> bool {
     match request {
-        Request::Count => tell(channel, session.count()),
-        Request::Gpu { gpu } => tell(channel, session.gpu(gpu, Detail::Uuid)),
-        Request::Device { gpu, slot, detail } => tell(channel, session.device(gpu, slot, detail)),
-        Request::Driver => tell(channel, Ok(session.driver_version())),
-        Request::List { gpu, detail } => tell(channel, Ok(session.list(gpu, detail))),
-        Request::Usages { devices, detail } => {
+        NvmlRequest::Count => tell(channel, session.count()),
+        NvmlRequest::Gpu { gpu } => tell(channel, session.gpu(gpu, Detail::Uuid)),
+        NvmlRequest::Device { gpu, slot, detail } => {
+            tell(channel, session.device(gpu, slot, detail))
+        }
+        NvmlRequest::Driver => tell(channel, Ok(session.driver_version())),
+        NvmlRequest::List { gpu, detail } => tell(channel, Ok(session.list(gpu, detail))),
+        NvmlRequest::Usages { devices, detail } => {
             let usages = devices.iter();
             let usages = usages.map(|asked| usage::usage(session, rules, asked, detail));
             tell(
@@ -70,17 +72,17 @@ fn answer(channel: &File, session: &mut Session<'_>, rules: &Rules, request: Req
                 Ok(usages.map(|told| told.map_err(failure)).collect::<Vec<_>>()),
             )
         }
-        Request::Cpus { device } => tell(channel, affinity::cpus(session, &device)),
-        Request::Health { device } => {
+        NvmlRequest::Cpus { device } => tell(channel, affinity::cpus(session, &device)),
+        NvmlRequest::Health { device } => {
             let place = session.place(&device);
             tell(
                 channel,
                 place.map(|place| health::health(session, place, Detail::Full)),
             )
         }
-        Request::Persistence { gpu } => tell(channel, Ok(health::persistence(session, gpu))),
-        Request::Gauge { gpu, gauge } => tell(channel, Ok(gauges::gauge(session, gpu, gauge))),
-        Request::Quit | Request::Open { .. } => false,
+        NvmlRequest::Persistence { gpu } => tell(channel, Ok(health::persistence(session, gpu))),
+        NvmlRequest::Gauge { gpu, gauge } => tell(channel, Ok(gauges::gauge(session, gpu, gauge))),
+        NvmlRequest::Quit | NvmlRequest::Open { .. } => false,
     }
 }
 

@@ -10,7 +10,7 @@ use nvml_wrapper::{Device as Handle, Nvml};
 use super::answers::{has_mig, is_usable, mig_slots, not_a_uuid, profile_of};
 use super::fault::{self, Fault, ask, with_retries};
 use super::{device_files, memory, raw};
-use getgpu_ask::Asked;
+use getgpu_ask::NvmlQuestion;
 use getgpu_model::{Ailment, ComputeMode, Detail, Device, Gpu, GpuListing, Memory, Silent, Uuid};
 
 /// More MIG devices than this on one GPU are a library gone wrong; the largest GPU has 8
@@ -20,16 +20,16 @@ const MOST_SLOTS: u32 = 64;
 const MOST_GPUS: u32 = 1024;
 
 /// The index of a GPU, and of a MIG device on it; no second one for the whole GPU.
-pub(super) type Place = (u32, Option<u32>);
+pub(super) type ListedPlace = (u32, Option<u32>);
 
 pub(super) struct Session<'n> {
     pub(super) nvml: &'n Nvml,
-    handles: HashMap<Place, Rc<Handle<'n>>>,
+    handles: HashMap<ListedPlace, Rc<Handle<'n>>>,
     /// Where the devices are that were found.
-    places: HashMap<Uuid, Place>,
-    uuids: HashMap<Place, Uuid>,
+    places: HashMap<Uuid, ListedPlace>,
+    uuids: HashMap<ListedPlace, Uuid>,
     /// Slots without a device.
-    empty: HashSet<Place>,
+    empty: HashSet<ListedPlace>,
     minors: HashMap<u32, Option<u32>>,
     mig: HashMap<u32, (bool, u32)>,
     /// What was told of MIG devices and does not change while the session lives.
@@ -40,7 +40,7 @@ pub(super) struct Session<'n> {
     /// What is wrong with GPUs that were asked.
     ailments: HashMap<u32, Vec<Ailment>>,
     /// The memory that a scan was told, for the question about the use that follows it.
-    memories: HashMap<Place, Memory>,
+    memories: HashMap<ListedPlace, Memory>,
     nodes: bool,
 }
 
@@ -141,7 +141,7 @@ impl<'n> Session<'n> {
     }
 
     /// The UUID of what is at a place, asked once in a session.
-    fn uuid(&mut self, place: Place, handle: &Handle<'n>) -> Result<Uuid, Fault> {
+    fn uuid(&mut self, place: ListedPlace, handle: &Handle<'n>) -> Result<Uuid, Fault> {
         if let Some(known) = self.uuids.get(&place) {
             return Ok(known.clone());
         }
@@ -210,7 +210,7 @@ impl<'n> Session<'n> {
 
     /// Where a device is: at the place where it was listed, else at another one of the same
     /// GPU. No other GPU is touched, unless no place is known.
-    pub(super) fn place(&mut self, asked: &Asked) -> Result<Place, Fault> {
+    pub(super) fn place(&mut self, asked: &NvmlQuestion) -> Result<ListedPlace, Fault> {
         let uuid = &asked.uuid;
         if let Some(place) = self.places.get(uuid) {
             return Ok(*place);
@@ -254,7 +254,7 @@ impl<'n> Session<'n> {
     }
 
     /// The index of the GPU that a device is on.
-    pub(super) fn gpu_of(&mut self, asked: &Asked) -> Result<u32, Fault> {
+    pub(super) fn gpu_of(&mut self, asked: &NvmlQuestion) -> Result<u32, Fault> {
         match self.places.get(&asked.uuid).copied().or(asked.place) {
             Some((gpu, _)) => Ok(gpu),
             None => self.gpu_by_uuid(&asked.uuid),

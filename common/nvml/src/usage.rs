@@ -10,12 +10,12 @@ use super::fault::{Fault, with_retries};
 use super::health;
 use super::judge::judge;
 use super::memory;
-use super::processes::Entry;
-use super::raw::{self, List};
+use super::processes::ProcessEntry;
+use super::raw::{self, ProcessList};
 use super::session::Session;
-use getgpu_ask::{Asked, Rules};
+use getgpu_ask::{NvmlQuestion, Rules};
 use getgpu_linux::procfs;
-use getgpu_model::{Activity, Detail, Health, Memory, Process, Usage, mig_profile};
+use getgpu_model::{Activity, Detail, GpuProcess, Health, Memory, Usage, mig_profile};
 
 /// The device whose use is asked for.
 struct Questioned<'n> {
@@ -36,7 +36,7 @@ impl Questioned<'_> {
 pub(super) fn usage(
     session: &mut Session<'_>,
     rules: &Rules,
-    device: &Asked,
+    device: &NvmlQuestion,
     detail: Detail,
 ) -> Result<Usage, Fault> {
     let place = session.place(device)?;
@@ -58,7 +58,7 @@ pub(super) fn usage(
 fn use_of(
     session: &mut Session<'_>,
     rules: &Rules,
-    device: &Asked,
+    device: &NvmlQuestion,
     detail: Detail,
 ) -> Result<Usage, Fault> {
     let (gpu, slot) = session.place(device)?;
@@ -141,10 +141,10 @@ fn processes<'n>(
     session: &mut Session<'n>,
     rules: &Rules,
     asked: &Questioned<'n>,
-) -> Result<Vec<Process>, Fault> {
+) -> Result<Vec<GpuProcess>, Fault> {
     let nvml = session.nvml;
     let list = |list| with_retries(|| raw::processes(nvml, &asked.handle, list));
-    let mut entries = list(List::Compute)?;
+    let mut entries = list(ProcessList::Compute)?;
     for (other, decides) in others(session, asked, &entries) {
         match list(other) {
             Ok(more) => entries.extend(more),
@@ -175,17 +175,17 @@ fn processes<'n>(
 fn others<'n>(
     session: &mut Session<'n>,
     asked: &Questioned<'n>,
-    compute: &[Entry],
-) -> Vec<(List, bool)> {
+    compute: &[ProcessEntry],
+) -> Vec<(ProcessList, bool)> {
     let mut lists = Vec::new();
     if may_have_graphics(session, asked) {
-        lists.push((List::Graphics, true));
+        lists.push((ProcessList::Graphics, true));
     }
     let has_server = compute
         .iter()
         .any(|entry| procfs::comm(entry.pid as i32).is_some_and(|name| name.starts_with(MPS)));
     if has_server || asked.wants_all() && !compute.is_empty() {
-        lists.push((List::Mps, has_server));
+        lists.push((ProcessList::Mps, has_server));
     }
     lists
 }
@@ -203,11 +203,11 @@ fn may_have_graphics<'n>(session: &mut Session<'n>, asked: &Questioned<'n>) -> b
 /// How the names of MPS processes begin, as far as the kernel keeps names (15 bytes).
 const MPS: &str = "nvidia-cuda-mps";
 
-fn named(entry: Entry, rules: &Rules) -> Process {
+fn named(entry: ProcessEntry, rules: &Rules) -> GpuProcess {
     let comm = procfs::comm(entry.pid as i32);
     let ignored = comm.as_deref().is_some_and(|name| rules.ignores(name));
     let name = comm.map(|comm| procfs::program_name(entry.pid as i32, &comm));
-    Process {
+    GpuProcess {
         pid: entry.pid,
         memory: entry.memory,
         name,

@@ -9,13 +9,13 @@ use getgpu_model::{Device, Failure, Kind, Selector, reason};
 
 /// A list of devices, and the lines that were no device.
 #[derive(Clone, Debug, Default)]
-pub struct List {
+pub struct DeviceList {
     entries: Vec<(Selector, String)>,
     /// Lines that name no device, for --explain and --list.
     pub bad: Vec<String>,
 }
 
-impl List {
+impl DeviceList {
     /// Takes the entries of a setting or the lines of a file.
     pub fn from<'a>(lines: impl Iterator<Item = &'a str>) -> Self {
         let mut list = Self::default();
@@ -73,9 +73,9 @@ fn matches(selector: &Selector, device: &Device) -> bool {
 
 /// The allowed list in force: the setting, else the file; `None` if there is neither, and
 /// then all are allowed.
-pub fn allowed(settings: &Settings) -> Result<Option<List>, Failure> {
+pub fn allowed(settings: &Settings) -> Result<Option<DeviceList>, Failure> {
     if let Some(entries) = &settings.allowed {
-        return Ok(Some(List::from(entries.iter().map(String::as_str))));
+        return Ok(Some(DeviceList::from(entries.iter().map(String::as_str))));
     }
     trusted::check(
         &settings.allowed_file,
@@ -86,17 +86,17 @@ pub fn allowed(settings: &Settings) -> Result<Option<List>, Failure> {
 }
 
 /// The devices that are never chosen.
-pub fn excluded(settings: &Settings) -> List {
-    List::from(settings.excluded.iter().map(String::as_str))
+pub fn excluded(settings: &Settings) -> DeviceList {
+    DeviceList::from(settings.excluded.iter().map(String::as_str))
 }
 
-fn from_file(path: &Path) -> Result<Option<List>, Failure> {
+fn from_file(path: &Path) -> Result<Option<DeviceList>, Failure> {
     match bounded_read::read(path) {
         // A stray byte spoils its line, not the list. Editors that write CRLF put a byte
         // order mark in front, too.
         Ok(bytes) => {
             let text = String::from_utf8_lossy(&bytes);
-            Ok(Some(List::from(
+            Ok(Some(DeviceList::from(
                 text.strip_prefix('\u{feff}').unwrap_or(&text).lines(),
             )))
         }
@@ -124,7 +124,7 @@ fn from_file(path: &Path) -> Result<Option<List>, Failure> {
 
 #[cfg(test)]
 mod tests {
-    use super::List;
+    use super::DeviceList;
 
     #[test]
     fn a_mig_uuid_alone_needs_nothing_but_the_uuid() {
@@ -135,7 +135,7 @@ mod tests {
             (format!("MIG-GPU-{uuid}/3/0"), true),
             ("# none".to_owned(), false),
         ] {
-            let list = List::from([entry.as_str()].into_iter());
+            let list = DeviceList::from([entry.as_str()].into_iter());
             assert_eq!(list.needs_place(), needs, "{entry}");
         }
     }

@@ -13,7 +13,7 @@ use getgpu_model::{Failure, Kind, reason};
 
 /// One `key = value` of a file.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub struct Entry {
+pub struct SettingEntry {
     pub name: String,
     /// The value's text, or the texts of a list; `None` for a table or a date, which only
     /// a setting of a newer version can have.
@@ -27,7 +27,7 @@ pub struct Entry {
 #[derive(Clone, Debug, Default)]
 pub struct File {
     pub path: PathBuf,
-    pub entries: Vec<Entry>,
+    pub entries: Vec<SettingEntry>,
     /// Its tables of groups, programs and users, in this order, and of each in the file's.
     pub tables: Vec<Table>,
 }
@@ -64,7 +64,7 @@ impl Scope {
 pub struct Table {
     pub scope: Scope,
     pub name: String,
-    pub entries: Vec<Entry>,
+    pub entries: Vec<SettingEntry>,
 }
 
 impl File {
@@ -150,12 +150,12 @@ struct Text<'t> {
 }
 
 impl Text<'_> {
-    fn entry<K>(&self, name: &str, key: &Spanned<K>, value: &Spanned<DeValue<'_>>) -> Entry {
+    fn entry<K>(&self, name: &str, key: &Spanned<K>, value: &Spanned<DeValue<'_>>) -> SettingEntry {
         let texts = match value.get_ref() {
             DeValue::Array(items) => items.iter().map(|item| scalar(item.get_ref())).collect(),
             value => scalar(value).map(|text| vec![text]),
         };
-        Entry {
+        SettingEntry {
             name: name.to_owned(),
             texts,
             place: self.position(key.span().start),

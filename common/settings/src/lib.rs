@@ -20,7 +20,7 @@ mod trusted;
 mod value_codec;
 mod value_types;
 
-pub use allowed::List;
+pub use allowed::DeviceList;
 pub use environment::Environment;
 pub use file::File;
 pub use keys::KEYS;

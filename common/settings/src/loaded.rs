@@ -5,7 +5,7 @@
 use std::io::ErrorKind;
 use std::path::{Path, PathBuf};
 
-use super::file::{Entry, File, Scope};
+use super::file::{File, Scope, SettingEntry};
 use super::{Environment, Settings, keys, member, trusted};
 use getgpu_model::{Failure, Kind, similar};
 
@@ -139,7 +139,7 @@ impl Loaded {
         &mut self,
         file: &File,
         scope: Scope,
-        entry: &Entry,
+        entry: &SettingEntry,
         system: bool,
     ) -> Result<(), Failure> {
         if scope == Scope::Program {
@@ -157,8 +157,8 @@ impl Loaded {
         self.enter(file, entry, system)
     }
 
-    fn enter(&mut self, file: &File, entry: &Entry, system: bool) -> Result<(), Failure> {
-        let Entry {
+    fn enter(&mut self, file: &File, entry: &SettingEntry, system: bool) -> Result<(), Failure> {
+        let SettingEntry {
             name,
             texts,
             place,

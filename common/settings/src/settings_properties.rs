@@ -8,7 +8,7 @@ use proptest::prelude::*;
 
 use getgpu_model::{Device, Selector, Uuid};
 
-use crate::allowed::List;
+use crate::allowed::DeviceList;
 use crate::file::File;
 use crate::{Settings, keys};
 
@@ -116,7 +116,7 @@ proptest! {
             text.push_str(&format!("{entry} # {comment}\n\n"));
         }
         bad.iter().for_each(|line| text.push_str(&format!("{}\n", line.replace(['\n', '#'], " "))));
-        let list = List::from(text.lines());
+        let list = DeviceList::from(text.lines());
         let other = Uuid::parse("GPU-ffffffff-ffff-ffff-ffff-fffffffffffe").unwrap();
         for (_, selector) in good.iter().filter(|(_, selector)| full(selector)) {
             let uuid = Uuid::parse(&selector.to_string()).unwrap();

@@ -4,7 +4,7 @@ use std::time::Duration;
 use nix::unistd::{Group, getegid, geteuid};
 
 use super::*;
-use crate::allowed::List;
+use crate::allowed::DeviceList;
 use crate::{Environment, Loaded, Source, keys};
 use getgpu_linux::procfs;
 use getgpu_model::{Device, Failure, Kind, Uuid};
@@ -208,7 +208,7 @@ fn the_environment_is_not_believed_under_secure_execution() {
 #[test]
 fn a_list_says_what_is_bad_and_what_is_not_there() {
     let [here, other] = [1, 9].map(|n| format!("MIG-7a1b2c3d-0001-5abc-8def-00000000000{n}"));
-    let list = List::from(format!("nonsense\r\n{here} # first\n{other}").lines());
+    let list = DeviceList::from(format!("nonsense\r\n{here} # first\n{other}").lines());
     let device = Device::by_uuid(Uuid::parse(&here).unwrap());
     assert_eq!(
         (list.bad.as_slice(), list.without(&[device])),

@@ -14,7 +14,7 @@ pub use table::{PROGRAM, command};
 
 /// What is to be done.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Task {
+pub enum WrapTask {
     /// Change something.
     Change(Goal),
     /// Show only.
@@ -26,8 +26,8 @@ pub enum Task {
 
 /// The checked command line.
 #[derive(Clone, Debug)]
-pub struct Options {
-    pub task: Task,
+pub struct CreateOptions {
+    pub task: WrapTask,
     /// With which paths; none: all that are noted.
     pub paths: Option<Vec<PathBuf>>,
     pub link_dir: Option<PathBuf>,
@@ -42,7 +42,7 @@ pub struct Options {
 #[derive(Clone, Debug)]
 pub enum Parsed {
     /// Work.
-    Run(Options),
+    Run(CreateOptions),
     /// Help or version: this text on standard output.
     Print(String),
 }

@@ -4,21 +4,21 @@
 use std::ffi::OsString;
 
 use clap::FromArgMatches;
-use getgpu_cli::{Asked, flags};
+use getgpu_cli::{HelpLength, flags};
 use getgpu_model::{Failure, Kind};
 
-use super::table::{Doing, GUIDE, PROGRAM, Typed, command};
-use super::{Options, Parsed, Task};
+use super::table::{CreateArguments, Doing, GUIDE, PROGRAM, command};
+use super::{CreateOptions, Parsed, WrapTask};
 use crate::plan::Goal;
 
 /// Reads the command line (without the program's name).
 pub fn parse(args: impl IntoIterator<Item = OsString>) -> Result<Parsed, Failure> {
     let args = std::iter::once(OsString::from(PROGRAM)).chain(args);
     let typed = command().try_get_matches_from(args);
-    let typed = typed.and_then(|matches| Typed::from_arg_matches(&matches));
+    let typed = typed.and_then(|matches| CreateArguments::from_arg_matches(&matches));
     let typed = typed.map_err(|error| flags::usage_failure(PROGRAM, &error))?;
     if typed.common.help {
-        return Ok(Parsed::Print(GUIDE.text(command(), Asked::Full)));
+        return Ok(Parsed::Print(GUIDE.text(command(), HelpLength::Full)));
     }
     if typed.common.version {
         let version = env!("CARGO_PKG_VERSION");
@@ -27,14 +27,14 @@ pub fn parse(args: impl IntoIterator<Item = OsString>) -> Result<Parsed, Failure
     checked(typed).map(Parsed::Run)
 }
 
-fn checked(typed: Typed) -> Result<Options, Failure> {
+fn checked(typed: CreateArguments) -> Result<CreateOptions, Failure> {
     let task = task(&typed.doing)?;
-    let status = matches!(task, Task::Status { .. });
+    let status = matches!(task, WrapTask::Status { .. });
     let all = typed.doing.all || (status && typed.paths.is_empty());
     if let Some(why) = contradiction(&typed, task, all) {
         return Err(usage(why));
     }
-    Ok(Options {
+    Ok(CreateOptions {
         task,
         paths: (!all).then_some(typed.paths),
         link_dir: typed.how.link_dir,
@@ -45,12 +45,12 @@ fn checked(typed: Typed) -> Result<Options, Failure> {
     })
 }
 
-fn task(typed: &Doing) -> Result<Task, Failure> {
+fn task(typed: &Doing) -> Result<WrapTask, Failure> {
     match (typed.undo, typed.repair, typed.status) {
-        (false, false, false) => Ok(Task::Change(Goal::Wrap)),
-        (true, false, false) => Ok(Task::Change(Goal::Undo)),
-        (false, true, false) => Ok(Task::Change(Goal::Repair)),
-        (false, false, true) => Ok(Task::Status { json: typed.json }),
+        (false, false, false) => Ok(WrapTask::Change(Goal::Wrap)),
+        (true, false, false) => Ok(WrapTask::Change(Goal::Undo)),
+        (false, true, false) => Ok(WrapTask::Change(Goal::Repair)),
+        (false, false, true) => Ok(WrapTask::Status { json: typed.json }),
         _ => Err(usage(
             "only one of --undo, --repair and --status can be given",
         )),
@@ -58,12 +58,12 @@ fn task(typed: &Doing) -> Result<Task, Failure> {
 }
 
 /// What does not go together. `all`: the noted paths are meant.
-fn contradiction(typed: &Typed, task: Task, all: bool) -> Option<&'static str> {
-    let Typed {
+fn contradiction(typed: &CreateArguments, task: WrapTask, all: bool) -> Option<&'static str> {
+    let CreateArguments {
         doing, how, common, ..
     } = typed;
-    let status = matches!(task, Task::Status { .. });
-    let wrap = task == Task::Change(Goal::Wrap);
+    let status = matches!(task, WrapTask::Status { .. });
+    let wrap = task == WrapTask::Change(Goal::Wrap);
     let no_path = typed.paths.is_empty();
     #[rustfmt::skip]
     let wrong = [

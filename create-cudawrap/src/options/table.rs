@@ -14,7 +14,7 @@ pub const PROGRAM: &str = "create-cudawrap";
 #[derive(Parser, Clone, Debug)]
 #[command(name = PROGRAM, about = GUIDE.about, long_about = None)]
 #[command(override_usage = "create-cudawrap [OPTIONS] PATH...")]
-pub struct Typed {
+pub struct CreateArguments {
     #[command(flatten)]
     pub doing: Doing,
     #[command(flatten)]
@@ -73,7 +73,7 @@ pub struct How {
 
 /// The parser, from which completions are made too.
 pub fn command() -> Command {
-    flags::prepared(Typed::command())
+    flags::prepared(CreateArguments::command())
 }
 
 /// The texts beside the options.

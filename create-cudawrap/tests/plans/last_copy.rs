@@ -5,14 +5,20 @@
 use std::path::Path;
 
 use create_cudawrap::plan::{Goal, Plan};
-use create_cudawrap::state::{State, state};
+use create_cudawrap::state::{PathState, state};
 
 use crate::case::{Case, ground};
 use crate::layouts::{HIDDEN, Layout, TMP, X, layouts};
 use crate::path_model::{Found, Runs, Snapshot, contents, runs};
 
 /// What must hold between the beginning and any moment afterwards.
-fn check(before: &Snapshot, now: &Snapshot, began: State, goal: Goal, what: &dyn Fn() -> String) {
+fn check(
+    before: &Snapshot,
+    now: &Snapshot,
+    began: PathState,
+    goal: Goal,
+    what: &dyn Fn() -> String,
+) {
     let (ran, run) = (runs(before, X), runs(now, X));
     if ran != Runs::Nothing {
         assert_eq!(run, ran, "{}: {now:#?}", what());
@@ -40,7 +46,7 @@ fn check(before: &Snapshot, now: &Snapshot, began: State, goal: Goal, what: &dyn
     }
     // An undone program is the one that was hidden, and the very same file.
     let undone = goal == Goal::Undo && now.get(HIDDEN).is_none();
-    if undone && run != Runs::Nothing && matches!(began, State::Wrapped | State::Copied) {
+    if undone && run != Runs::Nothing && matches!(began, PathState::Wrapped | PathState::Copied) {
         assert_eq!(now.get(X), before.get(HIDDEN), "{}: another file", what());
     }
 }

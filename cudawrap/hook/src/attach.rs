@@ -14,7 +14,7 @@ use getgpu_linux::{
 use getgpu_model::{Diag, Failure, Kind, exit};
 use getgpu_settings::{AutoNone, Environment, Loaded, Settings, env_flags, matches};
 
-use crate::gate::Outcome;
+use crate::gate::GateOutcome;
 use crate::{thread, whereabouts, worker};
 
 /// What decides which devices a CUDA program sees.
@@ -24,10 +24,10 @@ const VISIBLE: &CStr = c"CUDA_VISIBLE_DEVICES";
 static HIDDEN: AtomicBool = AtomicBool::new(false);
 
 /// Gives the program a device, unless it has one or is to be left alone.
-pub fn attach(diag: &Diag) -> Outcome {
+pub fn attach(diag: &Diag) -> GateOutcome {
     if std::env::var_os(hook::PROBE).is_some() {
         thread::set_variable(&CString::new(hook::CALLED).unwrap_or_default(), c"1");
-        return Outcome::Final;
+        return GateOutcome::Final;
     }
     // Nonsense in the variable never keeps a program from its device.
     let disabled = env_flags::is_on("CUDAWRAP_DISABLE").unwrap_or(false);
@@ -35,7 +35,7 @@ pub fn attach(diag: &Diag) -> Outcome {
     let name = program_name(&program);
     let is_excepted = hook::EXCEPT.iter().any(|pattern| matches(pattern, &name));
     if sys::secure_execution() || disabled || is_excepted {
-        return Outcome::Final;
+        return GateOutcome::Final;
     }
     let beside = whereabouts::beside();
     let settings = match policy(beside.as_deref()) {
@@ -43,7 +43,7 @@ pub fn attach(diag: &Diag) -> Outcome {
         Err(failure) => return without(AutoNone::Hide, &failure, diag),
     };
     if hook::leaves_alone(&name, &settings) {
-        return Outcome::Final;
+        return GateOutcome::Final;
     }
     // A variable that this library has emptied counts as not set.
     let again = HIDDEN.load(Ordering::Relaxed)
@@ -82,7 +82,7 @@ fn nowhere() -> Failure {
 }
 
 /// Sets the variables and keeps the lease until this process exits.
-fn take(found: worker::Found) -> Outcome {
+fn take(found: worker::FoundDevice) -> GateOutcome {
     let mut descriptors = found.descriptors.into_iter();
     if let Some(low) = descriptors.next() {
         keep_open(lowest(low));
@@ -104,11 +104,11 @@ fn take(found: worker::Found) -> Outcome {
     if set {
         HIDDEN.store(false, Ordering::Relaxed);
     }
-    Outcome::Final
+    GateOutcome::Final
 }
 
 /// What becomes of a program that gets no device. Said once, however often it asks.
-pub fn without(policy: AutoNone, failure: &Failure, diag: &Diag) -> Outcome {
+pub fn without(policy: AutoNone, failure: &Failure, diag: &Diag) -> GateOutcome {
     let said = HIDDEN.load(Ordering::Relaxed);
     let say = |what: &str| {
         if !said {
@@ -123,7 +123,7 @@ pub fn without(policy: AutoNone, failure: &Failure, diag: &Diag) -> Outcome {
             say(": CUDA finds no device in this program");
             thread::set_variable(VISIBLE, c"");
             HIDDEN.store(true, Ordering::Relaxed);
-            Outcome::MayBeRepeated
+            GateOutcome::MayBeRepeated
         }
         AutoNone::Exit => {
             say("");
@@ -131,7 +131,7 @@ pub fn without(policy: AutoNone, failure: &Failure, diag: &Diag) -> Outcome {
         }
         AutoNone::Run => {
             say(": this program may use a device that somebody else has");
-            Outcome::Final
+            GateOutcome::Final
         }
     }
 }

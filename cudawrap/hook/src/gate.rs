@@ -9,7 +9,7 @@ use crate::thread;
 
 /// Whether there is anything left to do when the driver asks again.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Outcome {
+pub enum GateOutcome {
     /// The program has what it gets.
     Final,
     /// It has nothing: a call that is repeated tries again.
@@ -27,7 +27,7 @@ const RUNNING: u64 = 1 << 63;
 static STATE: AtomicU64 = AtomicU64::new(IDLE);
 
 /// Does the `work`, unless it has been done.
-pub fn once(work: impl FnOnce() -> Outcome) {
+pub fn once(work: impl FnOnce() -> GateOutcome) {
     let process = RUNNING | u64::from(std::process::id()) << 32;
     let ours = process | u64::from(thread::number());
     loop {
@@ -49,8 +49,8 @@ pub fn once(work: impl FnOnce() -> Outcome) {
         }
     }
     let state = match work() {
-        Outcome::Final => DONE,
-        Outcome::MayBeRepeated => IDLE,
+        GateOutcome::Final => DONE,
+        GateOutcome::MayBeRepeated => IDLE,
     };
     STATE.store(state, Ordering::Release);
 }

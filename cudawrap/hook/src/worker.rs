@@ -8,7 +8,7 @@ use std::path::Path;
 use std::time::{Duration, Instant};
 
 use getgpu_auto::{Message, hook};
-use getgpu_linux::{Plan, descriptors::socket_pair, poll, procfs::fdinfo, sys, unseen_child};
+use getgpu_linux::{ChildPlan, descriptors::socket_pair, poll, procfs::fdinfo, sys, unseen_child};
 use getgpu_model::{Failure, Kind, reason};
 use nix::errno::Errno;
 use nix::poll::{PollFd, PollFlags};
@@ -34,7 +34,7 @@ pub struct Question<'a> {
 }
 
 /// What there is for the program.
-pub struct Found {
+pub struct FoundDevice {
     /// Variables to be set.
     pub variables: Vec<(String, String)>,
     /// The lease, and what belongs to it.
@@ -43,7 +43,7 @@ pub struct Found {
 
 impl Question<'_> {
     /// Asks. A failure is one of cudawrap's own, or that it did not answer.
-    pub fn ask(&self) -> Result<Found, Failure> {
+    pub fn ask(&self) -> Result<FoundDevice, Failure> {
         // The helper would be process 1 of that namespace, and no fork of the program would
         // succeed after its end.
         if whereabouts::children_elsewhere() {
@@ -60,7 +60,7 @@ impl Question<'_> {
         } else {
             &[hook::VARIABLE]
         };
-        let plan = Plan::new(self.cudawrap, &words, without);
+        let plan = ChildPlan::new(self.cudawrap, &words, without);
         let child = unseen_child::start(&plan, &theirs, Some(&errors))
             .map_err(|errno| self.failed(&reason(&errno.into())))?;
         drop((theirs, errors));
@@ -98,7 +98,7 @@ impl Question<'_> {
     }
 
     /// Waits for the answer, and passes lines on meanwhile.
-    fn next(&self, answers: &OwnedFd, lines: &OwnedFd) -> Result<Found, Failure> {
+    fn next(&self, answers: &OwnedFd, lines: &OwnedFd) -> Result<FoundDevice, Failure> {
         let (mut heard, started) = (true, Instant::now());
         let mut deadline = Some(started + self.limit + START);
         loop {
@@ -125,7 +125,7 @@ impl Question<'_> {
                 }
                 Ok(Some((Message::Ready { variables, needed }, descriptors))) => {
                     if descriptors.len() >= needed {
-                        return Ok(Found {
+                        return Ok(FoundDevice {
                             variables,
                             descriptors,
                         });

@@ -77,7 +77,7 @@ pub fn join(call: &Call<'_>, ready: &mut LaunchSpec, devices: &[Device], request
         return;
     };
     match bind(lease, devices, &Around { call, request }) {
-        Ok(Part { cpus, alone }) => {
+        Ok(CpuPart { cpus, alone }) => {
             let cores = topology::cores(Path::new(CPUS), &cpus).len();
             diag.note(&format!(
                 "bound to CPUs {cpus} ({cores} {})",
@@ -96,7 +96,7 @@ pub fn join(call: &Call<'_>, ready: &mut LaunchSpec, devices: &[Device], request
 }
 
 /// Binds; else why not.
-fn bind(lease: &Lease, devices: &[Device], around: &Around<'_>) -> Result<Part, String> {
+fn bind(lease: &Lease, devices: &[Device], around: &Around<'_>) -> Result<CpuPart, String> {
     let mask = mask::of_process(0)
         .map_err(|error| format!("the CPU mask cannot be read: {}", reason(&error)))?;
     let root = Path::new(CPUS);
@@ -119,11 +119,11 @@ fn bind(lease: &Lease, devices: &[Device], around: &Around<'_>) -> Result<Part, 
     if ours != mask {
         mask::set(&ours).map_err(|error| format!("CPUs {ours}: {}", reason(&error)))?;
     }
-    Ok(Part { cpus: ours, alone })
+    Ok(CpuPart { cpus: ours, alone })
 }
 
 /// What a program gets of the CPUs of a device, or of several.
-struct Part {
+struct CpuPart {
     cpus: CpuSet,
     /// It is of whole cores that no other program has.
     alone: bool,
@@ -137,12 +137,12 @@ fn divide(
     lease: &Lease,
     device: &Uuid,
     around: &Around<'_>,
-) -> Part {
+) -> CpuPart {
     let alone_on_node = around.is_job_of_one_device();
     let (own, alone) = match origin {
         MaskOrigin::OwnOfRank => {
             let cpus = part::cpus_of(cores, &Units::whole(), &Units::whole());
-            return Part { cpus, alone: true };
+            return CpuPart { cpus, alone: true };
         }
         MaskOrigin::Set => (cores.to_vec(), alone_on_node),
         MaskOrigin::Unset | MaskOrigin::Bound => {
@@ -155,7 +155,7 @@ fn divide(
     let all = bound_to.filter(|_| origin == MaskOrigin::Bound);
     let all = all.cloned().unwrap_or_else(Units::whole);
     let units = lease.units(device).unwrap_or(&all);
-    Part {
+    CpuPart {
         cpus: part::cpus_of(&own, units, &all),
         alone: alone && part::is_whole_cores(&own, units, &all),
     }

@@ -8,23 +8,23 @@ mod variables;
 
 use getgpu_cli::Overrides;
 
-use table::Typed;
+use table::CudawrapArguments;
 
 pub use parse::{no_program, parse};
 pub use variables::{disabled, grant_ignored, unknown_variables, variables};
 
 #[derive(Clone, Debug)]
-pub struct Options {
+pub struct CudawrapOptions {
     /// What stands for settings.
     pub choices: Overrides,
-    pub typed: Typed,
+    pub typed: CudawrapArguments,
 }
 
 /// What is to be done.
 #[derive(Clone, Debug)]
 pub enum Wanted {
     /// Run a program.
-    Run(Box<Options>),
+    Run(Box<CudawrapOptions>),
     /// Print this.
     Text(String),
 }

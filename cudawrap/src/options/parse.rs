@@ -4,21 +4,21 @@
 use std::ffi::OsString;
 
 use clap::FromArgMatches;
-use getgpu_cli::{Asked, Overrides, flags};
+use getgpu_cli::{HelpLength, Overrides, flags};
 use getgpu_model::{Failure, Kind, quantity};
 
-use super::table::{GUIDE, Typed, command};
-use super::{Options, Wanted};
+use super::table::{CudawrapArguments, GUIDE, command};
+use super::{CudawrapOptions, Wanted};
 
 /// Reads all arguments, the first being our own name.
 pub fn parse(arguments: &[OsString]) -> Result<Wanted, Failure> {
     let words =
         std::iter::once(OsString::from("cudawrap")).chain(arguments.iter().skip(1).cloned());
     let typed = command().try_get_matches_from(words);
-    let typed = typed.and_then(|matches| Typed::from_arg_matches(&matches));
+    let typed = typed.and_then(|matches| CudawrapArguments::from_arg_matches(&matches));
     let typed = typed.map_err(|error| flags::usage_failure("cudawrap", &error))?;
     if typed.common.help {
-        let asked = Asked::by(arguments);
+        let asked = HelpLength::by(arguments);
         return Ok(Wanted::Text(GUIDE.text(command(), asked)));
     }
     if typed.common.version {
@@ -28,7 +28,7 @@ pub fn parse(arguments: &[OsString]) -> Result<Wanted, Failure> {
     options(arguments, typed).map(|options| Wanted::Run(Box::new(options)))
 }
 
-fn options(arguments: &[OsString], typed: Typed) -> Result<Options, Failure> {
+fn options(arguments: &[OsString], typed: CudawrapArguments) -> Result<CudawrapOptions, Failure> {
     let said = [&typed.choosing.said()[..], &typed.running.said()].concat();
     let choices = Overrides::of(said, "cudawrap")?;
     if typed.program.is_empty() {
@@ -41,7 +41,7 @@ fn options(arguments: &[OsString], typed: Typed) -> Result<Options, Failure> {
         )
         .hint(format!("cudawrap --wait={time} -- PROGRAM")));
     }
-    Ok(Options { choices, typed })
+    Ok(CudawrapOptions { choices, typed })
 }
 
 /// `cudawrap --wait 30 app` would run a program called 30.

@@ -11,7 +11,7 @@ use getgpu_cli::{Choosing, Common, HelpText, SHARE, Said, flags, one};
 #[derive(Parser, Clone, Debug)]
 #[command(name = "cudawrap", about = GUIDE.about, long_about = None)]
 #[command(override_usage = "cudawrap [OPTIONS] [--] PROGRAM [ARG]...")]
-pub struct Typed {
+pub struct CudawrapArguments {
     #[command(flatten)]
     pub choosing: Choosing,
     #[command(flatten)]
@@ -57,7 +57,7 @@ impl Running {
 
 /// The parser, from which completions are made too.
 pub fn command() -> Command {
-    flags::prepared(Typed::command())
+    flags::prepared(CudawrapArguments::command())
 }
 
 /// The texts beside the options.

@@ -124,7 +124,7 @@ const LAUNCHERS: &[Launcher] = &[
 ];
 
 /// How a variable of the environment is read.
-type Get<'a> = &'a dyn Fn(&str) -> Option<String>;
+type RankVariables<'a> = &'a dyn Fn(&str) -> Option<String>;
 
 /// The rank that the environment tells. Where launchers start each other, the inner one
 /// inherits the variables of the outer one: torchrun says so itself, of the others
@@ -134,7 +134,7 @@ type Get<'a> = &'a dyn Fn(&str) -> Option<String>;
 /// # Errors
 ///
 /// A value that is no number, since rank 0 for all would put every rank on one device.
-pub fn find_rank(get: Get<'_>, nearest: Option<&str>) -> Result<Option<Rank>, Failure> {
+pub fn find_rank(get: RankVariables<'_>, nearest: Option<&str>) -> Result<Option<Rank>, Failure> {
     let torchrun = get("TORCHELASTIC_RUN_ID").map(|_| &TORCHRUN);
     let is_nearest =
         |launcher: &&Launcher| nearest.is_some_and(|name| launcher.processes.contains(&name));
@@ -151,7 +151,7 @@ pub fn find_rank(get: Get<'_>, nearest: Option<&str>) -> Result<Option<Rank>, Fa
 
 impl Launcher {
     /// The rank by this launcher's variables.
-    fn rank(&self, get: Get<'_>) -> Result<Option<Rank>, Failure> {
+    fn rank(&self, get: RankVariables<'_>) -> Result<Option<Rank>, Failure> {
         if self.local == SLURM.local {
             return slurm::find_rank(get);
         }
@@ -181,7 +181,7 @@ impl Launcher {
     }
 
     /// The ranks of the whole program, if it has one node.
-    fn size_on_one_node(&self, get: Get<'_>) -> Result<Option<usize>, Failure> {
+    fn size_on_one_node(&self, get: RankVariables<'_>) -> Result<Option<usize>, Failure> {
         let [nodes, ranks] = self.of_all_nodes;
         match number(get, nodes)? {
             None | Some(1) => number(get, ranks),
@@ -191,7 +191,7 @@ impl Launcher {
 }
 
 /// A variable that holds a number; `None` if it is not set or empty.
-fn number(get: Get<'_>, name: &str) -> Result<Option<usize>, Failure> {
+fn number(get: RankVariables<'_>, name: &str) -> Result<Option<usize>, Failure> {
     let Some(text) = Some(name)
         .filter(|name| !name.is_empty())
         .and_then(get)

@@ -4,10 +4,10 @@
 
 use getgpu_model::Failure;
 
-use super::{Get, Rank, number};
+use super::{Rank, RankVariables, number};
 
 /// The task of a step that we are.
-pub fn find_rank(get: Get<'_>) -> Result<Option<Rank>, Failure> {
+pub fn find_rank(get: RankVariables<'_>) -> Result<Option<Rank>, Failure> {
     let Some(local) = number(get, "SLURM_LOCALID")? else {
         return Ok(None);
     };
@@ -39,7 +39,7 @@ pub fn find_rank(get: Get<'_>) -> Result<Option<Rank>, Failure> {
 }
 
 /// The tasks of the step on this node: as the step says, or, where it does not, the job.
-fn size(get: Get<'_>) -> Result<Option<usize>, Failure> {
+fn size(get: RankVariables<'_>) -> Result<Option<usize>, Failure> {
     let node = number(get, "SLURM_NODEID")?.unwrap_or(0);
     let listed = |name: &str| get(name).and_then(|list| tasks_on(&list, node));
     let on_one = |nodes: &str, tasks: &str| match number(get, nodes)? {

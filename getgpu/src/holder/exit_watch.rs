@@ -11,13 +11,13 @@ use rustix::process::{Pid, PidfdFlags, pidfd_open};
 /// Processes that are waited for at once.
 const MOST: usize = 16;
 
-struct Watched {
+struct WatchedProcess {
     pid: i32,
     start: u64,
     fd: Option<OwnedFd>,
 }
 
-impl Watched {
+impl WatchedProcess {
     /// None if the process has exited already.
     fn new(pid: i32, start: u64) -> Option<Self> {
         let fd = pidfd(pid);
@@ -34,14 +34,14 @@ pub fn pidfd(pid: i32) -> Option<OwnedFd> {
 }
 
 /// A set of processes to wait for.
-pub struct Watch(Vec<Watched>);
+pub struct Watch(Vec<WatchedProcess>);
 
 impl Watch {
     /// Watches these.
     pub fn new(processes: impl Iterator<Item = (i32, u64)>) -> Self {
         Self(
             processes
-                .filter_map(|(pid, start)| Watched::new(pid, start))
+                .filter_map(|(pid, start)| WatchedProcess::new(pid, start))
                 .take(MOST)
                 .collect(),
         )

@@ -18,7 +18,7 @@ use super::backoff;
 use super::exit_watch::Watch;
 use super::held_lock::HeldLock;
 use super::proc_scanner::ProcScanner;
-use super::process_match::{Found, key};
+use super::process_match::{MatchedProcess, key};
 use super::snapshot::Snapshot;
 
 /// Between two looks while the reservation lingers, or while another process than a
@@ -165,7 +165,7 @@ impl Reservation<'_> {
 
     /// Looks at the caller's processes if the caller, or a child of it, is another program
     /// than before printing; `closely`: at nothing else.
-    fn look_for_program(&mut self, closely: bool) -> Found {
+    fn look_for_program(&mut self, closely: bool) -> MatchedProcess {
         let changed = match (&self.before, Snapshot::of(self.caller)) {
             (Some(before), Some(now)) => now.shows_more_than(before),
             // Too many children for snapshots.
@@ -174,7 +174,7 @@ impl Reservation<'_> {
         match (changed, closely) {
             (true, true) => self.scanner.quick(),
             (true, false) => self.scanner.scan(),
-            (false, true) => Found::default(),
+            (false, true) => MatchedProcess::default(),
             (false, false) => self.scanner.roll(),
         }
     }
@@ -207,7 +207,7 @@ impl Reservation<'_> {
             } else {
                 self.scanner.scan()
             };
-            if last && found == Found::default() {
+            if last && found == MatchedProcess::default() {
                 return Vec::new();
             }
         }

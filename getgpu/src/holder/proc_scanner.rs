@@ -14,14 +14,16 @@ use getgpu_linux::{
 use getgpu_lock::{HOLDER_NAME, HolderArgs, HolderProcess};
 
 use super::held_lock::HeldLock;
-use super::process_match::{EnvMatch, Evidence, Found, View, counts, find, key, match_value};
+use super::process_match::{
+    EnvMatch, Evidence, MatchedProcess, ProcessView, counts, find, key, match_value,
+};
 
 /// Looks for the programs of one reservation.
 pub struct ProcScanner<'a> {
     args: &'a HolderArgs,
     lock: &'a HeldLock<'a>,
     uid: u32,
-    view: View,
+    view: ProcessView,
     /// Only a part of a device is reserved, which others may share.
     shared: bool,
     /// Whether the kernel lists the children of a process (CONFIG_PROC_CHILDREN); else
@@ -44,7 +46,7 @@ impl<'a> ProcScanner<'a> {
     /// used keeps the reservation.
     pub fn new(args: &'a HolderArgs, lock: &'a HeldLock<'a>, unreadable_limit: Duration) -> Self {
         let uid = nix::unistd::geteuid().as_raw();
-        let mut view = View::of(args, unreadable_limit, sys::ticks_per_second());
+        let mut view = ProcessView::of(args, unreadable_limit, sys::ticks_per_second());
         view.caller_arguments = Stat::read(args.caller.pid).map_or(0, |stat| stat.arg_start);
         if args.granted || caller_names(args) {
             let own = procfs::pids()
@@ -69,13 +71,13 @@ impl<'a> ProcScanner<'a> {
     }
 
     /// Looks at the caller and its descendants.
-    pub fn quick(&mut self) -> Found {
+    pub fn quick(&mut self) -> MatchedProcess {
         let below = self.below(vec![self.view.caller.0], &mut HashSet::new(), true);
         self.note(&below)
     }
 
     /// Looks at all processes of the uid, and at their descendants under whatever uid.
-    pub fn full(&mut self) -> Found {
+    pub fn full(&mut self) -> MatchedProcess {
         let all = self.everything();
         if self.shared {
             // Read behind the processes: who started one of them has a reservation by now.
@@ -85,7 +87,7 @@ impl<'a> ProcScanner<'a> {
     }
 
     /// Looks at the caller's processes, and at the next few of all others.
-    pub fn scan(&mut self) -> Found {
+    pub fn scan(&mut self) -> MatchedProcess {
         let mut found = self.quick();
         if found.users.is_empty() {
             found.join(self.roll());
@@ -96,10 +98,10 @@ impl<'a> ProcScanner<'a> {
     /// Looks at the next few of all processes, if that is due by the one per cent. A look
     /// at all of them in one go takes so long on a busy machine that a short program of
     /// the caller would begin and end unseen meanwhile.
-    pub fn roll(&mut self) -> Found {
+    pub fn roll(&mut self) -> MatchedProcess {
         if self.rest.is_empty() {
             if Instant::now() < self.next_full {
-                return Found::default();
+                return MatchedProcess::default();
             }
             (self.rest, self.rolled) = (procfs::pids(), Duration::ZERO);
         }
@@ -125,14 +127,14 @@ impl<'a> ProcScanner<'a> {
         found
     }
 
-    fn find(&mut self, processes: &[(Stat, Evidence)]) -> Found {
+    fn find(&mut self, processes: &[(Stat, Evidence)]) -> MatchedProcess {
         let ticks = sys::ticks_per_second();
         self.view.now = (sys::boot_time().as_secs_f64() * ticks as f64) as u64;
         find(processes, &self.view)
     }
 
     /// Finds the users of the device among these processes, and notes them.
-    fn note(&mut self, processes: &[(Stat, Evidence)]) -> Found {
+    fn note(&mut self, processes: &[(Stat, Evidence)]) -> MatchedProcess {
         let found = self.find(processes);
         if !found.users.is_empty() {
             // Unreadable programs that begin later may be others.

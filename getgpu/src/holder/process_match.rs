@@ -62,7 +62,7 @@ pub fn match_value(value: &str, args: &HolderArgs) -> EnvMatch {
 
 /// The point of view from which a holder looks at processes.
 #[derive(Clone, Debug, Default)]
-pub struct View {
+pub struct ProcessView {
     pub caller: ProcessKey,
     /// The address of the caller's arguments before anything was printed.
     pub caller_arguments: u64,
@@ -85,21 +85,21 @@ pub struct View {
 
 /// What a look at the processes found.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
-pub struct Found {
+pub struct MatchedProcess {
     /// The processes that use the device.
     pub users: Vec<Stat>,
     /// A process keeps the reservation without using the device.
     pub kept: bool,
 }
 
-impl Found {
+impl MatchedProcess {
     pub fn join(&mut self, other: Self) {
         self.users.extend(other.users);
         self.kept |= other.kept;
     }
 }
 
-impl View {
+impl ProcessView {
     pub fn of(args: &HolderArgs, unreadable_limit: Duration, ticks_per_second: u64) -> Self {
         Self {
             caller: (args.caller.pid, args.caller.start),
@@ -148,7 +148,7 @@ impl View {
 }
 
 /// Finds the users of the device, and whether anything else keeps its reservation.
-pub fn find(processes: &[(Stat, Evidence)], view: &View) -> Found {
+pub fn find(processes: &[(Stat, Evidence)], view: &ProcessView) -> MatchedProcess {
     let tree = Tree::of(processes);
     let classifier = Classifier {
         below_caller: tree.descendants(|stat| view.is_caller(stat)),
@@ -156,23 +156,23 @@ pub fn find(processes: &[(Stat, Evidence)], view: &View) -> Found {
         tree: &tree,
         view,
     };
-    let roles: Vec<Role> = (0..processes.len())
+    let roles: Vec<ProcessRole> = (0..processes.len())
         .map(|place| classifier.role(place))
         .collect();
-    let roots = (0..processes.len()).filter(|place| roles[*place] == Role::Uses);
+    let roots = (0..processes.len()).filter(|place| roles[*place] == ProcessRole::Uses);
     let mut users: Vec<usize> = tree.below(roots.collect()).into_iter().collect();
     users.sort_unstable();
     let users = users.into_iter().map(|place| &processes[place]);
     let users = users.filter(|(stat, evidence)| counts(stat) && !evidence.chooses);
-    Found {
+    MatchedProcess {
         users: users.map(|(stat, _)| stat.clone()).collect(),
-        kept: roles.contains(&Role::Keeps),
+        kept: roles.contains(&ProcessRole::Keeps),
     }
 }
 
 /// What a process does with the reservation.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-enum Role {
+enum ProcessRole {
     Nothing,
     /// It keeps the reservation while it lives, and is no use of it.
     Keeps,
@@ -183,38 +183,42 @@ enum Role {
 /// One look at all processes.
 struct Classifier<'a> {
     tree: &'a Tree<'a>,
-    view: &'a View,
+    view: &'a ProcessView,
     below_caller: HashSet<usize>,
     /// The callers of other reservations on a shared device, and what is below them.
     below_others: HashSet<usize>,
 }
 
 impl Classifier<'_> {
-    fn role(&self, place: usize) -> Role {
+    fn role(&self, place: usize) -> ProcessRole {
         let (stat, evidence) = &self.tree.processes[place];
         let view = self.view;
         let names = evidence.own_uid && self.names(place) && !view.had_before(stat);
         if !counts(stat) || self.belongs_to_other(place) {
-            return Role::Nothing;
+            return ProcessRole::Nothing;
         }
         if evidence.chooses {
-            return if names { Role::Keeps } else { Role::Nothing };
+            return if names {
+                ProcessRole::Keeps
+            } else {
+                ProcessRole::Nothing
+            };
         }
         if names || view.seen.contains(&key(stat)) {
-            return Role::Uses;
+            return ProcessRole::Uses;
         }
         if !evidence.own_uid || !self.below_caller.contains(&place) {
-            return Role::Nothing;
+            return ProcessRole::Nothing;
         }
         let unreadable = view.is_unreadable_user(stat, evidence);
         if unreadable && !view.is_latecomer(stat) {
-            return Role::Uses;
+            return ProcessRole::Uses;
         }
         let argument = evidence.argument && view.began_later(stat);
         if argument || (unreadable && view.is_in_time(stat)) {
-            return Role::Keeps;
+            return ProcessRole::Keeps;
         }
-        Role::Nothing
+        ProcessRole::Nothing
     }
 
     /// Whether the environment names the device. An index means this reservation below

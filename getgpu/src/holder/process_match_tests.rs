@@ -30,18 +30,18 @@ const fn of(environment: EnvMatch) -> Evidence {
     }
 }
 
-fn view() -> View {
-    View {
+fn view() -> ProcessView {
+    ProcessView {
         caller: (10, 100),
         caller_arguments: 1000,
         since: 200,
         unreadable_limit: 60,
         now: 300,
-        ..View::default()
+        ..ProcessView::default()
     }
 }
 
-fn users(processes: &[(Stat, Evidence)], view: &View) -> Vec<i32> {
+fn users(processes: &[(Stat, Evidence)], view: &ProcessView) -> Vec<i32> {
     let found = find(processes, view);
     found.users.iter().map(|stat| stat.pid).collect()
 }
@@ -129,7 +129,7 @@ fn a_program_that_was_seen_counts_until_it_exits() {
         (stat(21, 20, 220, "child"), PLAIN),
         (stat(30, 1, 230, "reused-pid"), PLAIN),
     ];
-    let view = View {
+    let view = ProcessView {
         seen: [(20, 210), (30, 229)].into(),
         ..view()
     };
@@ -154,16 +154,16 @@ fn holders_zombies_and_other_users_never_count() {
         (kernel, DEVICE),
         (stat(27, 10, 210, "app"), Evidence { own_uid: false,..DEVICE }),
     ];
-    assert_eq!(find(&all, &view()), Found::default());
+    assert_eq!(find(&all, &view()), MatchedProcess::default());
 }
 
 #[test]
 fn what_keeps_a_reservation_is_no_use_of_it() {
     let caller = || (stat(10, 1, 100, "bash"), PLAIN);
     let kept = |process| find(&[caller(), process], &view());
-    let keeps = Found {
+    let keeps = MatchedProcess {
         kept: true,
-        ..Found::default()
+        ..MatchedProcess::default()
     };
     assert_eq!(kept((stat(20, 10, 210, "docker"), ARGUMENT)), keeps);
     assert_eq!(kept((stat(20, 10, 210, "cudawrap"), WAITS)), keeps);
@@ -171,7 +171,10 @@ fn what_keeps_a_reservation_is_no_use_of_it() {
     let mut executed = stat(10, 1, 100, "docker");
     executed.arg_start = 7;
     assert_eq!(find(&[(executed, ARGUMENT)], &view()), keeps);
-    assert_eq!(find(&[(caller().0, ARGUMENT)], &view()), Found::default());
+    assert_eq!(
+        find(&[(caller().0, ARGUMENT)], &view()),
+        MatchedProcess::default()
+    );
     #[rustfmt::skip]
     let cases = [
         (stat(30, 1, 210, "tmux: server"), ARGUMENT),
@@ -180,7 +183,7 @@ fn what_keeps_a_reservation_is_no_use_of_it() {
     ];
     for none in cases {
         let comm = none.0.comm.clone();
-        assert_eq!(kept(none), Found::default(), "{comm}");
+        assert_eq!(kept(none), MatchedProcess::default(), "{comm}");
     }
 }
 
@@ -198,14 +201,14 @@ fn an_unreadable_program_below_the_caller_counts() {
         (fork, UNREADABLE),
     ];
     assert_eq!(users(&all, &view()), [40]);
-    let same_tick = View {
+    let same_tick = ProcessView {
         caller: (10, 200),
         caller_arguments: 1000,
         ..view()
     };
     all[0].0.start = 200;
     assert_eq!(users(&all, &same_tick), [40], "the caller is no program");
-    let other_process = View {
+    let other_process = ProcessView {
         caller: (10, 99),
         ..view()
     };
@@ -219,7 +222,7 @@ fn a_later_unreadable_program_keeps_the_device_for_a_while() {
         (stat(40, 10, 260, "ssh"), UNREADABLE),
     ];
     let at = |now| {
-        let view = View {
+        let view = ProcessView {
             used_since: Some(250),
             now,
             ..view()
@@ -228,7 +231,7 @@ fn a_later_unreadable_program_keeps_the_device_for_a_while() {
     };
     assert_eq!((at(319).kept, at(320).kept), (true, false));
     assert!(at(300).users.is_empty());
-    let seen = View {
+    let seen = ProcessView {
         used_since: Some(250),
         seen: [(40, 260)].into(),
         now: 9999,
@@ -239,7 +242,7 @@ fn a_later_unreadable_program_keeps_the_device_for_a_while() {
 
 #[test]
 fn an_older_program_with_the_grant_counts_after_exec_only() {
-    let granted = View {
+    let granted = ProcessView {
         granted: [((10, 100), 1000), ((20, 150), 1500)].into(),
         ..view()
     };
@@ -256,7 +259,7 @@ fn an_older_program_with_the_grant_counts_after_exec_only() {
 
 #[test]
 fn a_sharing_process_below_another_caller_alone_is_that_callers() {
-    let view = View {
+    let view = ProcessView {
         other_callers: [(50, 110), (60, 120)].into(),
         ..view()
     };

@@ -9,7 +9,7 @@ use std::io::{Read, Write};
 use std::os::fd::AsRawFd;
 use std::time::{Duration, Instant};
 
-use getgpu_linux::{User, detached, poll};
+use getgpu_linux::{ChildUser, detached, poll};
 use getgpu_lock::{HolderArgs, OPTION, OfdLock};
 use getgpu_model::{Failure, Kind, reason};
 use nix::sys::socket::{Shutdown, shutdown};
@@ -33,7 +33,11 @@ pub struct Started {
 
 /// Starts a holder for a confirmed reservation. When this returns the reservation is the
 /// holder's.
-pub fn start(args: &HolderArgs, lock: OfdLock, user: Option<User>) -> Result<Started, Failure> {
+pub fn start(
+    args: &HolderArgs,
+    lock: OfdLock,
+    user: Option<ChildUser>,
+) -> Result<Started, Failure> {
     let mut words = vec![
         CString::from(c"getgpu"),
         CString::new(OPTION).unwrap_or_default(),

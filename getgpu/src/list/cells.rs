@@ -6,7 +6,7 @@ use std::time::Duration;
 use getgpu_lock::Holder;
 use getgpu_model::{Gauge, Health, Job, quantity::brief};
 
-use super::rows::{Process, Row, State};
+use super::rows::{DeviceState, ProcessRow, Row};
 use super::style::Style;
 
 /// One line of the table: a device, or one of its further sharers.
@@ -91,7 +91,10 @@ impl<'r> Line<'r> {
 
     /// Why a device that no one holds is not known to be free, and what is wrong with its GPU.
     pub fn why(&self) -> String {
-        let is_reason = matches!(self.row.state, State::Unknown | State::Unhealthy);
+        let is_reason = matches!(
+            self.row.state,
+            DeviceState::Unknown | DeviceState::Unhealthy
+        );
         let text = self.row.reason.clone().filter(|_| is_reason);
         let health = Health {
             ailments: self.row.health.clone(),
@@ -111,10 +114,10 @@ impl<'r> Line<'r> {
     }
 
     /// Who, which program and since when, as far as it is known.
-    pub fn user(&self) -> User {
+    pub fn user(&self) -> UserCell {
         match self.holder.filter(|_| self.is_sharer) {
-            Some(sharer) => User::of_holder(sharer),
-            None => User::of(self.row),
+            Some(sharer) => UserCell::of_holder(sharer),
+            None => UserCell::of(self.row),
         }
     }
 
@@ -165,13 +168,13 @@ const ALSO: &str = "; also ";
 
 /// Who uses a device, with which program and since when, as far as it is known.
 #[derive(Default)]
-pub struct User {
+pub struct UserCell {
     pub name: Option<String>,
     pub program: Option<String>,
     pub since: Option<u64>,
 }
 
-impl User {
+impl UserCell {
     /// The first holder, or without one the first process. A program of a user who holds
     /// nothing of the device is shown with its own user: `ana; also ben`.
     fn of(row: &Row) -> Self {
@@ -205,7 +208,7 @@ impl User {
         }
     }
 
-    fn of_process(process: &Process) -> Self {
+    fn of_process(process: &ProcessRow) -> Self {
         let name = process.name.as_deref().unwrap_or("?");
         Self {
             name: process.user.clone(),
@@ -228,25 +231,27 @@ const STATE_WITH_MARK: usize = 6;
 /// In at most ten columns; `(x)` marks an excluded device that is in use.
 fn state(row: &Row) -> String {
     let word = match row.state {
-        State::Leased => "leased".into(),
-        State::Shared if row.excluded => "shared".into(),
-        State::Shared if row.share_used >= 0.995 => "shared all".into(),
-        State::Shared => format!("shared {:.0}%", row.share_used * 100.0),
-        State::Reserved if row.excluded => "res.".into(),
-        State::Reserved if row.share_used < 1.0 => format!("res. {:.0}%", row.share_used * 100.0),
-        State::Reserved => "reserved".into(),
-        State::Busy => "busy".into(),
-        State::Unknown => "unknown".into(),
-        State::Unhealthy if row.excluded => "sick".into(),
-        State::Unhealthy => "unhealthy".into(),
-        State::Claimed => "claimed".into(),
-        State::Free if row.excluded => "excluded".into(),
-        State::Free if !row.allowed => "not listed".into(),
-        State::Free if !row.usable => "not usable".into(),
-        State::Free => String::from("free"),
+        DeviceState::Leased => "leased".into(),
+        DeviceState::Shared if row.excluded => "shared".into(),
+        DeviceState::Shared if row.share_used >= 0.995 => "shared all".into(),
+        DeviceState::Shared => format!("shared {:.0}%", row.share_used * 100.0),
+        DeviceState::Reserved if row.excluded => "res.".into(),
+        DeviceState::Reserved if row.share_used < 1.0 => {
+            format!("res. {:.0}%", row.share_used * 100.0)
+        }
+        DeviceState::Reserved => "reserved".into(),
+        DeviceState::Busy => "busy".into(),
+        DeviceState::Unknown => "unknown".into(),
+        DeviceState::Unhealthy if row.excluded => "sick".into(),
+        DeviceState::Unhealthy => "unhealthy".into(),
+        DeviceState::Claimed => "claimed".into(),
+        DeviceState::Free if row.excluded => "excluded".into(),
+        DeviceState::Free if !row.allowed => "not listed".into(),
+        DeviceState::Free if !row.usable => "not usable".into(),
+        DeviceState::Free => String::from("free"),
     };
     match word.len() {
-        _ if !row.excluded || row.state == State::Free => word,
+        _ if !row.excluded || row.state == DeviceState::Free => word,
         ..=STATE_WITH_MARK => format!("{word} (x)"),
         _ => format!("{word}(x)"),
     }

@@ -5,7 +5,7 @@ use getgpu_lock::Holder;
 use getgpu_model::Gauge;
 
 use super::cells::Line;
-use super::rows::{Process, Row};
+use super::rows::{ProcessRow, Row};
 
 /// When a table has the column.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -127,7 +127,7 @@ fn known(text: Option<String>) -> String {
 fn of_users(
     row: &Row,
     of_holder: fn(&Holder) -> Option<String>,
-    of_process: fn(&Process) -> Option<String>,
+    of_process: fn(&ProcessRow) -> Option<String>,
 ) -> String {
     if row.holders.is_empty() {
         return joined(row.processes.iter().map(of_process));

@@ -9,7 +9,7 @@ use super::Listing;
 use super::rows::Row;
 
 #[derive(Serialize)]
-struct Document<'a> {
+struct ListDocument<'a> {
     schema: u32,
     host: String,
     time: u64,
@@ -19,13 +19,13 @@ struct Document<'a> {
     waiting: usize,
     queue: &'a [Queued],
     devices: Vec<&'a Row>,
-    silent: Vec<Silent<'a>>,
+    silent: Vec<SilentRow<'a>>,
     problems: &'a [String],
 }
 
 /// A GPU or MIG device that does not answer and has no known name.
 #[derive(Serialize)]
-struct Silent<'a> {
+struct SilentRow<'a> {
     index: Option<usize>,
     gpu: u32,
     gpu_uuid: Option<&'a str>,
@@ -33,7 +33,7 @@ struct Silent<'a> {
     reason: Option<&'a str>,
 }
 
-impl<'a> Silent<'a> {
+impl<'a> SilentRow<'a> {
     fn of(row: &'a Row) -> Self {
         Self {
             index: row.index,
@@ -49,7 +49,7 @@ impl<'a> Silent<'a> {
 pub fn text(listing: &Listing) -> String {
     let (silent, devices): (Vec<&Row>, Vec<&Row>) =
         listing.rows.iter().partition(|row| row.is_silent());
-    let document = Document {
+    let document = ListDocument {
         schema: 1,
         host: nix::unistd::gethostname()
             .map(|name| name.to_string_lossy().into_owned())
@@ -61,7 +61,7 @@ pub fn text(listing: &Listing) -> String {
         waiting: listing.waiting,
         queue: &listing.queue,
         devices,
-        silent: silent.into_iter().map(Silent::of).collect(),
+        silent: silent.into_iter().map(SilentRow::of).collect(),
         problems: &listing.problems,
     };
     let mut text = serde_json::to_string(&document).unwrap_or_default();

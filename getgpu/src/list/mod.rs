@@ -27,7 +27,7 @@ use getgpu_model::{
 };
 use getgpu_settings::allowed;
 
-use crate::options::{Format, Options};
+use crate::options::{Format, GetgpuOptions};
 use style::Style;
 
 /// Everything that a listing shows.
@@ -42,7 +42,7 @@ pub struct Listing {
 }
 
 /// What standard output can show of a table.
-fn style(options: &Options) -> Style {
+fn style(options: &GetgpuOptions) -> Style {
     Style::of_stdout(options.level == Verbosity::Verbose, options.color)
 }
 
@@ -52,7 +52,7 @@ pub fn drawn(
     node: &mut Node<'_>,
     request: Request,
     lock_file: &LockFile,
-    options: &Options,
+    options: &GetgpuOptions,
 ) -> String {
     match filtered(node, request, lock_file, options) {
         Ok((listing, summary)) => {
@@ -74,7 +74,7 @@ pub fn show(
     node: &mut Node<'_>,
     request: Request,
     lock_file: &LockFile,
-    options: &Options,
+    options: &GetgpuOptions,
 ) -> Result<(), Failure> {
     let (listing, summary) = filtered(node, request, lock_file, options)?;
     let style = style(options);
@@ -95,7 +95,7 @@ pub fn show(
 
 /// What a monitor knows of a device.
 #[derive(Clone, Copy, Debug, Default)]
-pub struct Watched {
+pub struct WatchedDevice {
     /// Since when, in Unix seconds, it is held and used by no program.
     pub empty_since: Option<u64>,
     /// How many leases ended there at once while others lasted.
@@ -107,7 +107,7 @@ pub fn metrics(
     node: &mut Node<'_>,
     request: Request,
     lock_file: &LockFile,
-    watched: &dyn Fn(&Uuid) -> Watched,
+    watched: &dyn Fn(&Uuid) -> WatchedDevice,
 ) -> Result<String, Failure> {
     let (mut listing, _) = gather(node, request, lock_file, &[])?;
     for row in &mut listing.rows {
@@ -124,7 +124,7 @@ fn filtered(
     node: &mut Node<'_>,
     request: Request,
     lock_file: &LockFile,
-    options: &Options,
+    options: &GetgpuOptions,
 ) -> Result<(Listing, String), Failure> {
     let (mut listing, summary) = gather(node, request, lock_file, &options.columns)?;
     listing.rows.retain(|row| {
@@ -184,7 +184,7 @@ fn warn(listing: &Listing, waiting: usize, level: Verbosity) {
         diag.warn(problem);
     }
     for row in listing.rows.iter().filter(|row| {
-        row.state == rows::State::Claimed && row.holders.iter().all(|h| h.uid.is_none())
+        row.state == rows::DeviceState::Claimed && row.holders.iter().all(|h| h.uid.is_none())
     }) {
         diag.warn(&format!(
             "{}: claimed by a process of another user",

@@ -10,7 +10,7 @@ use clap::ValueEnum;
 use getgpu_model::quantity::unix_seconds;
 
 use super::Listing;
-use super::rows::{Row, State};
+use super::rows::{DeviceState, Row};
 use crate::slurm::mark;
 
 /// A family whose lines are of devices: name, help, and a device's value if it has one.
@@ -189,7 +189,7 @@ fn jobs_without_part(lock: &str) -> usize {
 fn states(rows: &[&Row]) -> Vec<String> {
     rows.iter()
         .flat_map(|row| {
-            State::value_variants()
+            DeviceState::value_variants()
                 .iter()
                 .map(move |state| (row, state))
         })

@@ -15,7 +15,7 @@ use crate::options::Only;
 /// What a device is doing.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum, Serialize)]
 #[serde(rename_all = "lowercase")]
-pub enum State {
+pub enum DeviceState {
     /// All of it is leased.
     Leased,
     /// Parts of it are leased.
@@ -34,7 +34,7 @@ pub enum State {
     Free,
 }
 
-impl State {
+impl DeviceState {
     /// As the JSON has it.
     pub fn word(self) -> String {
         let value = self.to_possible_value();
@@ -44,7 +44,7 @@ impl State {
 
 /// A process that NVML shows.
 #[derive(Clone, Debug, Serialize)]
-pub struct Process {
+pub struct ProcessRow {
     pub pid: u32,
     pub user: Option<String>,
     pub name: Option<String>,
@@ -75,7 +75,7 @@ pub struct Row {
     pub allowed: bool,
     pub usable: bool,
     pub excluded: bool,
-    pub state: State,
+    pub state: DeviceState,
     pub share_used: f64,
     pub reason: Option<String>,
     pub compute_mode: Option<ComputeMode>,
@@ -87,7 +87,7 @@ pub struct Row {
     /// Since when, in Unix seconds, where a site that sets `max_idle` has it watched.
     pub empty_since: Option<u64>,
     pub holders: Vec<Holder>,
-    pub processes: Vec<Process>,
+    pub processes: Vec<ProcessRow>,
     /// How many leases ended there at once while others lasted, as a monitor saw it.
     #[serde(skip)]
     pub short_leases: Option<usize>,
@@ -162,7 +162,7 @@ impl Row {
             allowed: true,
             usable: gpu.is_none_or(|gpu| gpu.usable),
             excluded: false,
-            state: State::Unknown,
+            state: DeviceState::Unknown,
             empty: None,
             empty_since: None,
             share_used: 0.0,
@@ -188,27 +188,27 @@ fn empty(held: &Holdings, activity: Activity) -> Option<bool> {
     }
 }
 
-fn state(held: &Holdings, activity: Activity) -> State {
+fn state(held: &Holdings, activity: Activity) -> DeviceState {
     if held.whole {
-        return State::Leased;
+        return DeviceState::Leased;
     }
     if held.leased > 0 {
-        return State::Shared;
+        return DeviceState::Shared;
     }
     if held.reserved > 0 {
-        return State::Reserved;
+        return DeviceState::Reserved;
     }
     match activity {
-        Activity::Busy => State::Busy,
-        Activity::Unknown => State::Unknown,
-        Activity::Unhealthy => State::Unhealthy,
-        Activity::Idle if held.claimed() => State::Claimed,
-        Activity::Idle => State::Free,
+        Activity::Busy => DeviceState::Busy,
+        Activity::Unknown => DeviceState::Unknown,
+        Activity::Unhealthy => DeviceState::Unhealthy,
+        Activity::Idle if held.claimed() => DeviceState::Claimed,
+        Activity::Idle => DeviceState::Free,
     }
 }
 
-fn process(process: &getgpu_model::Process) -> Process {
-    Process {
+fn process(process: &getgpu_model::GpuProcess) -> ProcessRow {
+    ProcessRow {
         pid: process.pid,
         user: procfs::euid(process.pid as i32).map(procfs::user_name),
         name: process.name.clone(),
@@ -221,7 +221,7 @@ fn process(process: &getgpu_model::Process) -> Process {
 
 impl Row {
     /// The first process of a user who holds nothing of a device that is held.
-    pub fn guest(&self) -> Option<&Process> {
+    pub fn guest(&self) -> Option<&ProcessRow> {
         let known = self.holders.iter().all(|holder| holder.user.is_some());
         self.processes.iter().find(|process| {
             known
@@ -242,7 +242,7 @@ impl Row {
     /// Whether a listing of only some devices shows it.
     pub fn is_shown(&self, only: &Only) -> bool {
         match only {
-            Only::Free => self.state == State::Free && self.is_in_pool(),
+            Only::Free => self.state == DeviceState::Free && self.is_in_pool(),
             Only::Mine => {
                 let own = nix::unistd::geteuid().as_raw();
                 self.is_of(own, &procfs::user_name(own))

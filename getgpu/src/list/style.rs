@@ -3,7 +3,7 @@
 
 use std::io::IsTerminal;
 
-use super::rows::State;
+use super::rows::DeviceState;
 use crate::options::Color;
 
 /// What standard output can show.
@@ -68,13 +68,13 @@ impl Style {
     }
 
     /// A state, by SGR codes (ECMA-48 8.3.117).
-    pub fn coloured(self, text: &str, state: State) -> String {
+    pub fn coloured(self, text: &str, state: DeviceState) -> String {
         let code = match state {
-            State::Free => "32",
-            State::Leased | State::Shared => "33",
-            State::Reserved | State::Claimed => "36",
-            State::Busy => "31",
-            State::Unknown | State::Unhealthy => "35",
+            DeviceState::Free => "32",
+            DeviceState::Leased | DeviceState::Shared => "33",
+            DeviceState::Reserved | DeviceState::Claimed => "36",
+            DeviceState::Busy => "31",
+            DeviceState::Unknown | DeviceState::Unhealthy => "35",
         };
         self.paint(text, code)
     }

@@ -3,12 +3,15 @@
 
 use std::collections::BTreeMap;
 
-use super::rows::{Row, State};
+use super::rows::{DeviceState, Row};
 
 /// `36 of 56 free; ana 12, ben 8; 5 waiting`
 pub fn text(rows: &[Row], waiting: usize) -> String {
     let pool: Vec<&Row> = rows.iter().filter(|row| row.is_in_pool()).collect();
-    let free = pool.iter().filter(|row| row.state == State::Free).count();
+    let free = pool
+        .iter()
+        .filter(|row| row.state == DeviceState::Free)
+        .count();
     let mut parts = vec![format!("{free} of {} free", pool.len())];
     let mut users = users(rows);
     users.sort_by_key(|(_, devices)| std::cmp::Reverse(*devices));

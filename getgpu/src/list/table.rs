@@ -14,7 +14,7 @@ use super::width::{fit, padded, width};
 const PIPE: usize = 80;
 
 /// A column that is shown: its place among [`COLUMNS`], and how wide it is.
-type Shown = (usize, usize);
+type ShownLines = (usize, usize);
 
 /// A line with the text of each of [`COLUMNS`].
 struct Filled<'r> {
@@ -52,7 +52,7 @@ fn heading(row: &Row) -> String {
 
 /// The columns that are shown, with their widths. On a terminal all of them fit, unless
 /// UUIDs were asked for; in a pipe those that every table has.
-fn layout(lines: &[Filled<'_>], style: Style, gauges: &[Gauge]) -> Vec<Shown> {
+fn layout(lines: &[Filled<'_>], style: Style, gauges: &[Gauge]) -> Vec<ShownLines> {
     let mut always: Vec<usize> = columns(When::Always, gauges).collect();
     let mut others: Vec<usize> = columns(When::IfSaid, gauges)
         .filter(|at| lines.iter().any(|line| !line.cells[*at].is_empty()))
@@ -89,7 +89,7 @@ fn widest(lines: &[Filled<'_>], at: usize) -> usize {
 }
 
 /// These columns with widths that fit into `most` together.
-fn fitted(lines: &[Filled<'_>], columns: &[usize], most: usize) -> Vec<Shown> {
+fn fitted(lines: &[Filled<'_>], columns: &[usize], most: usize) -> Vec<ShownLines> {
     let widths: Vec<usize> = columns.iter().map(|at| widest(lines, *at)).collect();
     let least: Vec<Option<usize>> = columns.iter().map(|at| COLUMNS[*at].least).collect();
     let widths = fit(&widths, &least, most);
@@ -106,7 +106,7 @@ impl<'r> Filled<'r> {
         }
     }
 
-    fn painted(&self, shown: &[Shown], style: Style) -> String {
+    fn painted(&self, shown: &[ShownLines], style: Style) -> String {
         let (row, in_pool) = (self.line.row, self.line.row.is_in_pool());
         let cells = shown.iter().map(|(at, width)| {
             let cell = padded(&self.cells[*at], *width);

@@ -47,9 +47,9 @@ pub fn run(interval: Duration, look: impl Fn() -> Vec<u8>) -> Result<(), Failure
         return Err(failure.hint("for programs: getgpu --list --json"));
     }
     let _restored = Screen::enter().map_err(failed)?;
-    let mut view = View {
+    let mut view = WatchView {
         text: "looking ...\n".to_owned(),
-        ..View::default()
+        ..WatchView::default()
     };
     loop {
         let began = Instant::now();
@@ -69,9 +69,9 @@ pub fn run(interval: Duration, look: impl Fn() -> Vec<u8>) -> Result<(), Failure
                 continue;
             }
             match view.answer(&event::read().map_err(failed)?) {
-                Next::Quit => return Ok(()),
-                Next::Look => break,
-                Next::Draw => view.draw(interval).map_err(failed)?,
+                KeyAction::Quit => return Ok(()),
+                KeyAction::Look => break,
+                KeyAction::Draw => view.draw(interval).map_err(failed)?,
             }
         }
     }
@@ -98,7 +98,7 @@ impl Drop for Screen {
 
 /// What a key asks for.
 #[derive(Debug, PartialEq, Eq)]
-enum Next {
+enum KeyAction {
     Quit,
     /// A new look at once.
     Look,
@@ -106,28 +106,30 @@ enum Next {
 }
 
 #[derive(Default)]
-struct View {
+struct WatchView {
     text: String,
     /// Lines that are scrolled away above.
     top: usize,
     help: bool,
 }
 
-impl View {
-    fn answer(&mut self, event: &Event) -> Next {
+impl WatchView {
+    fn answer(&mut self, event: &Event) -> KeyAction {
         let Event::Key(KeyEvent {
             code, modifiers, ..
         }) = event
         else {
             // The terminal has another size: what was drawn no longer fits.
-            return Next::Look;
+            return KeyAction::Look;
         };
         let page = page(terminal::size().map_or(24, |(_, rows)| rows));
         let last = self.parts().1.len().saturating_sub(page);
         match code {
-            KeyCode::Char('c') if modifiers.contains(KeyModifiers::CONTROL) => return Next::Quit,
-            KeyCode::Char('q') | KeyCode::Esc => return Next::Quit,
-            KeyCode::Char('r') => return Next::Look,
+            KeyCode::Char('c') if modifiers.contains(KeyModifiers::CONTROL) => {
+                return KeyAction::Quit;
+            }
+            KeyCode::Char('q') | KeyCode::Esc => return KeyAction::Quit,
+            KeyCode::Char('r') => return KeyAction::Look,
             KeyCode::Char('?' | 'h') => (self.help, self.top) = (!self.help, 0),
             KeyCode::Up | KeyCode::Char('k') => self.top = self.top.saturating_sub(1),
             KeyCode::Down | KeyCode::Char('j') => self.top += 1,
@@ -138,7 +140,7 @@ impl View {
             _ => {}
         }
         self.top = self.top.min(last);
-        Next::Draw
+        KeyAction::Draw
     }
 
     /// The headings, the lines that scroll, and the total.
@@ -208,20 +210,20 @@ mod tests {
 
     #[test]
     fn keys_scroll_within_the_list_and_quit() {
-        let mut view = View {
+        let mut view = WatchView {
             text: "line\n".repeat(200),
-            ..View::default()
+            ..WatchView::default()
         };
         let mut press = |code| {
             let next = view.answer(&Event::Key(KeyEvent::new(code, KeyModifiers::NONE)));
             (next, view.top)
         };
-        assert_eq!(press(KeyCode::Down), (Next::Draw, 1));
-        assert_eq!(press(KeyCode::Home), (Next::Draw, 0));
-        assert_eq!(press(KeyCode::Up), (Next::Draw, 0));
+        assert_eq!(press(KeyCode::Down), (KeyAction::Draw, 1));
+        assert_eq!(press(KeyCode::Home), (KeyAction::Draw, 0));
+        assert_eq!(press(KeyCode::Up), (KeyAction::Draw, 0));
         let (_, last) = press(KeyCode::End);
-        assert!(last > 100 && press(KeyCode::Down) == (Next::Draw, last));
-        assert_eq!(press(KeyCode::Char('q')).0, Next::Quit);
-        assert_eq!(press(KeyCode::Char('r')).0, Next::Look);
+        assert!(last > 100 && press(KeyCode::Down) == (KeyAction::Draw, last));
+        assert_eq!(press(KeyCode::Char('q')).0, KeyAction::Quit);
+        assert_eq!(press(KeyCode::Char('r')).0, KeyAction::Look);
     }
 }

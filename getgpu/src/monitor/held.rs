@@ -13,10 +13,10 @@ use getgpu_model::{Failure, Job, Uuid};
 use super::spell::Spell;
 
 /// A lease, or a reservation, by the process that its byte names.
-type Key = (bool, i32);
+type HeldKey = (bool, i32);
 
 /// One lease or reservation, on all its devices.
-pub struct Held {
+pub struct HeldDevice {
     /// Else it is a reservation.
     pub leased: bool,
     /// The process that the lock names: the program, or getgpu-hold.
@@ -37,7 +37,7 @@ pub struct Held {
 /// Everything that is held.
 #[derive(Default)]
 pub struct HeldDevices {
-    all: BTreeMap<Key, Held>,
+    all: BTreeMap<HeldKey, HeldDevice>,
     /// Whether there was a look before: what the first one finds is as old as its process.
     has_looked: bool,
 }
@@ -45,11 +45,15 @@ pub struct HeldDevices {
 impl HeldDevices {
     /// Looks at the lock; gives what has ended. What is held is looked at also where NVML no
     /// longer lists it: a MIG device may not answer, or be gone before its program.
-    pub fn update(&mut self, lock_file: &LockFile, listed: &[Uuid]) -> Result<Vec<Held>, Failure> {
+    pub fn update(
+        &mut self,
+        lock_file: &LockFile,
+        listed: &[Uuid],
+    ) -> Result<Vec<HeldDevice>, Failure> {
         let probe = lock_file.open()?;
         let held = self.all.values().flat_map(|held| &held.devices);
         let devices: BTreeSet<Uuid> = listed.iter().chain(held).cloned().collect();
-        let mut found: BTreeMap<Key, Vec<Uuid>> = BTreeMap::new();
+        let mut found: BTreeMap<HeldKey, Vec<Uuid>> = BTreeMap::new();
         let is_any_held = probe.conflict(layout::all_devices())?.is_some();
         for device in devices.iter().filter(|_| is_any_held) {
             for side in [Side::Lease, Side::Reservation] {
@@ -59,7 +63,7 @@ impl HeldDevices {
                 }
             }
         }
-        let ended: Vec<Key> = self
+        let ended: Vec<HeldKey> = self
             .all
             .keys()
             .copied()
@@ -92,9 +96,9 @@ impl HeldDevices {
         &self,
         lock_file: &LockFile,
         probe: &OfdLock,
-        (leased, pid): Key,
+        (leased, pid): HeldKey,
         devices: Vec<Uuid>,
-    ) -> Result<Option<Held>, Failure> {
+    ) -> Result<Option<HeldDevice>, Failure> {
         let Some(first) = devices.first() else {
             return Ok(None);
         };
@@ -113,7 +117,7 @@ impl HeldDevices {
         let now = sys::boot_time();
         let started = Stat::read(pid).map(|stat| sys::after_boot(stat.start));
         let began = started.filter(|_| !self.has_looked).unwrap_or(now);
-        Ok(Some(Held {
+        Ok(Some(HeldDevice {
             leased,
             pid,
             devices,
@@ -126,7 +130,7 @@ impl HeldDevices {
     }
 
     /// Everything that is held.
-    pub fn iter_mut(&mut self) -> impl Iterator<Item = &mut Held> {
+    pub fn iter_mut(&mut self) -> impl Iterator<Item = &mut HeldDevice> {
         self.all.values_mut()
     }
 
@@ -155,7 +159,7 @@ impl HeldDevices {
     }
 }
 
-impl Held {
+impl HeldDevice {
     /// For how long it was seen: between two looks it may have been held for longer.
     pub fn seen_for(&self) -> Duration {
         self.seen.saturating_sub(self.began)

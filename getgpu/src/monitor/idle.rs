@@ -9,7 +9,7 @@ use getgpu_lock::Until;
 use getgpu_model::{Activity, Detail, Failure, Inventory, Uuid};
 use getgpu_settings::{IdleAction, Settings};
 
-use super::held::{Held, HeldDevices};
+use super::held::{HeldDevice, HeldDevices};
 use super::notice::{self, What};
 use super::spell::{self, Notice};
 use crate::invocation::node;
@@ -23,7 +23,8 @@ pub fn check(
     limit: Duration,
 ) -> Result<(), Failure> {
     let leased = held.leased();
-    let mut watched: Vec<&mut Held> = held.iter_mut().filter(|held| has_limit(held)).collect();
+    let mut watched: Vec<&mut HeldDevice> =
+        held.iter_mut().filter(|held| has_limit(held)).collect();
     if watched.is_empty() {
         return Ok(());
     }
@@ -45,7 +46,7 @@ pub fn check(
 
 /// Leases and reservations of `--hold`; what a site holds until it is released is its own
 /// affair.
-fn has_limit(held: &Held) -> bool {
+fn has_limit(held: &HeldDevice) -> bool {
     match &held.reservation {
         None => held.leased,
         Some(holder) => matches!(holder.args.until, Until::Over(..)),
@@ -56,7 +57,7 @@ fn has_limit(held: &Held) -> bool {
 fn is_empty(
     node: &mut Node<'_>,
     inventory: &Inventory,
-    held: &Held,
+    held: &HeldDevice,
     leased: &[Uuid],
 ) -> Result<bool, Failure> {
     for uuid in &held.devices {
@@ -71,7 +72,7 @@ fn is_empty(
     Ok(true)
 }
 
-fn act_on(notice: Notice, held: &Held, settings: &Settings, limit: Duration) {
+fn act_on(notice: Notice, held: &HeldDevice, settings: &Settings, limit: Duration) {
     let ends = settings.idle_action == IdleAction::End;
     let what = if held.leased {
         What::Lease

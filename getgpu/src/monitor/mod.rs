@@ -22,7 +22,7 @@ use getgpu_model::{Detail, Diag, Failure, Inventory, Kind, Uuid, reason};
 use getgpu_settings::{Environment, Loaded, Log, Settings};
 
 use crate::invocation::node;
-use crate::list::{self, Watched};
+use crate::list::{self, WatchedDevice};
 use held::HeldDevices;
 use short_leases::LeaseEnds;
 
@@ -158,7 +158,7 @@ impl Monitor {
             self.write_suspects()?;
         }
         if self.settings.log == Log::Syslog {
-            ended.iter().for_each(held::Held::log_end);
+            ended.iter().for_each(held::HeldDevice::log_end);
         }
         let Some(limit) = self.settings.max_idle else {
             return Ok(());
@@ -192,7 +192,7 @@ impl Monitor {
     fn write_metrics(&mut self, environment: &Environment, path: &Path) -> Result<(), Failure> {
         let request = Request::listed(&self.settings, environment, true)?;
         let suspects = self.suspects();
-        let watched = |device: &Uuid| Watched {
+        let watched = |device: &Uuid| WatchedDevice {
             empty_since: self.held.empty_since(device),
             short_leases: suspects
                 .iter()

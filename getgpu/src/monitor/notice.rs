@@ -10,7 +10,7 @@ use getgpu_choose::syslog;
 use getgpu_linux::Stat;
 use getgpu_model::{Uuid, quantity::brief};
 
-use super::held::Held;
+use super::held::HeldDevice;
 
 /// What is unused.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -48,7 +48,7 @@ pub fn report(what: What, limit: Duration) -> String {
 }
 
 /// Sends both; `done` is the word in the log.
-pub fn send(held: &Held, text: &str, done: &str) {
+pub fn send(held: &HeldDevice, text: &str, done: &str) {
     let devices = Uuid::join(&held.devices);
     let user = held.holder.user.as_deref().unwrap_or("?");
     let process = held.holder.pid.unwrap_or(held.pid);

@@ -72,7 +72,7 @@ pub enum Action {
 }
 
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub struct Options {
+pub struct GetgpuOptions {
     /// What is to be done.
     pub action: Action,
     /// What chooses, shares and waits.

@@ -4,7 +4,7 @@ use getgpu_model::Failure;
 
 use super::*;
 
-fn parse(words: &str) -> Result<Options, Failure> {
+fn parse(words: &str) -> Result<GetgpuOptions, Failure> {
     super::parse(words.split_whitespace().map(OsString::from))
 }
 

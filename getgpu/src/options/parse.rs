@@ -7,12 +7,12 @@ use std::time::Duration;
 
 use clap::parser::ValueSource;
 use clap::{Arg, ArgMatches, FromArgMatches};
-use getgpu_cli::{Asked, Overrides, flags};
+use getgpu_cli::{HelpLength, Overrides, flags};
 use getgpu_lock::Role;
 use getgpu_model::Failure;
 
-use super::table::{Format, GUIDE, Looking, Typed, command, exclusion};
-use super::{Action, Keep, Only, Options, meant, usage};
+use super::table::{Format, GUIDE, GetgpuArguments, Looking, command, exclusion};
+use super::{Action, GetgpuOptions, Keep, Only, meant, usage};
 
 /// Settings whose options choose, share or wait, which INDEX excludes; the type decides
 /// what is counted.
@@ -29,23 +29,23 @@ const WITHOUT_INDEX: [&str; 7] = [
 const OFTEN: Duration = Duration::from_millis(200);
 
 /// Reads the arguments behind the program's name.
-pub fn parse(arguments: impl Iterator<Item = OsString>) -> Result<Options, Failure> {
+pub fn parse(arguments: impl Iterator<Item = OsString>) -> Result<GetgpuOptions, Failure> {
     let words: Vec<OsString> = std::iter::once("getgpu".into()).chain(arguments).collect();
     let typed = typed(&words)?;
     let text = if typed.common.help {
-        GUIDE.text(command(), Asked::by(&words))
+        GUIDE.text(command(), HelpLength::by(&words))
     } else if typed.common.version {
         format!("getgpu {}\n", env!("CARGO_PKG_VERSION"))
     } else {
         return check(typed);
     };
-    Ok(Options {
+    Ok(GetgpuOptions {
         action: Action::Text(text),
         ..check(self::typed(&words[..1])?)?
     })
 }
 
-fn typed(words: &[OsString]) -> Result<Typed, Failure> {
+fn typed(words: &[OsString]) -> Result<GetgpuArguments, Failure> {
     let matches = command().try_get_matches_from(words).or_else(|error| {
         // --help in front of what is wrong is answered still.
         let before = command().ignore_errors(true).try_get_matches_from(words)?;
@@ -57,7 +57,7 @@ fn typed(words: &[OsString]) -> Result<Typed, Failure> {
         let [one, other] = both.map(shown);
         return Err(usage(format!("{one} and {other} exclude each other")));
     }
-    let typed = Typed::from_arg_matches(&matches);
+    let typed = GetgpuArguments::from_arg_matches(&matches);
     typed.map_err(|error| flags::usage_failure("getgpu", &error))
 }
 
@@ -80,7 +80,7 @@ fn shown(id: &str) -> String {
     }
 }
 
-fn check(typed: Typed) -> Result<Options, Failure> {
+fn check(typed: GetgpuArguments) -> Result<GetgpuOptions, Failure> {
     let choices = Overrides::of(typed.choosing.said(), "getgpu")?;
     let mut action = action(&typed, &choices)?;
     if let Some(why) = contradiction(&typed) {
@@ -100,7 +100,7 @@ fn check(typed: Typed) -> Result<Options, Failure> {
     {
         action = Action::Tagged(name);
     }
-    Ok(Options {
+    Ok(GetgpuOptions {
         action,
         choices,
         ignore_grant: typed.choosing.ignore_grant,
@@ -120,7 +120,7 @@ fn check(typed: Typed) -> Result<Options, Failure> {
 }
 
 /// What contradicts each other beyond what the table says.
-fn contradiction(typed: &Typed) -> Option<&'static str> {
+fn contradiction(typed: &GetgpuArguments) -> Option<&'static str> {
     let looking = &typed.looking;
     let lists = looking.list || looking.watch.is_some();
     let draws = matches!(looking.format, None | Some(Format::Table | Format::Csv));
@@ -165,7 +165,7 @@ fn format(looking: &Looking) -> Result<Format, Failure> {
 }
 
 /// What is to be done: the one action that was asked for, else printing a device.
-fn action(typed: &Typed, choices: &Overrides) -> Result<Action, Failure> {
+fn action(typed: &GetgpuArguments, choices: &Overrides) -> Result<Action, Failure> {
     let (looking, keeping, service) = (&typed.looking, &typed.keeping, &typed.service);
     let json = looking.json;
     Ok(if looking.check {

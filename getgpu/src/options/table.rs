@@ -68,7 +68,7 @@ const FOR_A_DEVICE: [&str; 11] = [
 #[derive(Parser, Clone, Debug)]
 #[command(name = "getgpu", about = GUIDE.about, long_about = None)]
 #[command(override_usage = "getgpu [OPTIONS] [INDEX]")]
-pub struct Typed {
+pub struct GetgpuArguments {
     #[command(flatten)]
     pub choosing: Choosing,
     #[command(flatten)]
@@ -196,7 +196,7 @@ pub struct Service {
 
 /// The parser, from which completions are made too.
 pub fn command() -> Command {
-    flags::prepared(Typed::command())
+    flags::prepared(GetgpuArguments::command())
 }
 
 /// Two options that were typed and exclude each other beyond what clap is told: one that

@@ -7,13 +7,13 @@ use getgpu_lock::{Span, occupancy, ownership_proof};
 use getgpu_model::{Failure, Job, Kind, Uuid, Visible};
 use getgpu_settings::{Environment, SlurmTaken};
 
-use super::task_prolog::{Denied, Task, show};
+use super::task_prolog::{Denied, SlurmTask, show};
 use super::tell::{self, Who};
 use super::{Context, part, variable};
 use crate::invocation::node;
 use crate::options::Format;
 
-impl Task<'_> {
+impl SlurmTask<'_> {
     /// Reserves the grant. If another job has a device of it the task sees none, unless
     /// the site wants it to run; if that is not known, since NVML or the settings fail, it
     /// keeps what Slurm has given.

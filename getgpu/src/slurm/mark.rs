@@ -27,9 +27,9 @@ const REASONS: [(Kind, &str); 9] = [
 ];
 
 /// The mark of a job while its prolog runs.
-pub struct Mark(LockedFile);
+pub struct JobMark(LockedFile);
 
-impl Mark {
+impl JobMark {
     /// Marks the job, for as long as nothing is reserved for it. Waits for another prolog
     /// of this job.
     pub fn make(marks: &Path, job: &str) -> io::Result<Self> {
@@ -97,7 +97,7 @@ mod tests {
         let folder = tempfile::tempdir().unwrap();
         let marks = folder.path();
         assert_eq!(reason(marks, "7"), None);
-        let mark = Mark::make(marks, "7").unwrap();
+        let mark = JobMark::make(marks, "7").unwrap();
         let interrupted = "the prolog of this node was interrupted";
         assert_eq!(reason(marks, "7"), Some(interrupted));
         mark.explain(Kind::Nvml).unwrap();
@@ -113,7 +113,7 @@ mod tests {
     fn the_mark_of_a_prolog_that_runs_is_never_old() {
         let folder = tempfile::tempdir().unwrap();
         let marks = folder.path();
-        let mark = Mark::make(marks, "7").unwrap();
+        let mark = JobMark::make(marks, "7").unwrap();
         clear_old(marks, "7", Duration::ZERO);
         assert!(reason(marks, "7").is_some());
         drop(mark);

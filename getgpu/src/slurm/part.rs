@@ -7,14 +7,14 @@ use getgpu_settings::Environment;
 
 use super::{Context, DIAG};
 use crate::call;
-use crate::options::{self, Action, Format, Options};
+use crate::options::{self, Action, Format, GetgpuOptions};
 
 /// Reads words of the site or of a job that choose devices, and the hook's `own`.
 ///
 /// # Errors
 ///
 /// They are wrong, or leave the grant, or do something else than choose.
-pub fn choosing(words: &[String], own: &[String]) -> Result<Options, Failure> {
+pub fn choosing(words: &[String], own: &[String]) -> Result<GetgpuOptions, Failure> {
     let typed = quietly(words.iter())?;
     let why = match typed.action {
         Action::Print(_) if typed.ignore_grant => "a job stays within its grant",
@@ -24,7 +24,7 @@ pub fn choosing(words: &[String], own: &[String]) -> Result<Options, Failure> {
     Err(Failure::new(Kind::Usage, why))
 }
 
-fn quietly<'w>(words: impl Iterator<Item = &'w String>) -> Result<Options, Failure> {
+fn quietly<'w>(words: impl Iterator<Item = &'w String>) -> Result<GetgpuOptions, Failure> {
     options::parse(std::iter::once("-q".into()).chain(words.map(Into::into)))
 }
 
@@ -32,7 +32,7 @@ fn quietly<'w>(words: impl Iterator<Item = &'w String>) -> Result<Options, Failu
 pub fn reserve(
     context: &Context,
     environment: &Environment,
-    mut options: Options,
+    mut options: GetgpuOptions,
     format: Format,
 ) -> Result<(), Failure> {
     options.format = format;

@@ -10,7 +10,7 @@ use getgpu_lock::{HolderArgs, Role, ownership_proof};
 use getgpu_model::{Failure, Job, Kind};
 
 use super::locked_file::IfLocked;
-use super::mark::{self, Mark};
+use super::mark::{self, JobMark};
 use super::{Context, ended, job_number, part, tag, tell, variable};
 use crate::options::Format;
 
@@ -49,7 +49,7 @@ fn promised(context: &Context) -> Option<String> {
 /// The mark is made first and removed once the part is reserved, so that a prolog that is
 /// killed leaves it.
 fn reserve(context: &Context, job: &str, share: &str) {
-    let mark = Mark::make(&context.marks(), job);
+    let mark = JobMark::make(&context.marks(), job);
     if let Err(error) = &mark {
         log(
             job,

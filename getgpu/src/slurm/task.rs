@@ -3,7 +3,7 @@
 //! Pure, over a function that reads a variable.
 
 /// Reads a variable.
-pub type Get<'a> = &'a dyn Fn(&str) -> Option<String>;
+pub type TaskVariables<'a> = &'a dyn Fn(&str) -> Option<String>;
 
 /// The part of its grant that a task has.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -17,12 +17,12 @@ pub enum Division {
 }
 
 /// A whole number.
-fn number(get: Get<'_>, name: &str) -> Option<usize> {
+fn number(get: TaskVariables<'_>, name: &str) -> Option<usize> {
     whole(&get(name)?)
 }
 
 /// A variable that is not empty.
-fn set(get: Get<'_>, name: &str) -> Option<String> {
+fn set(get: TaskVariables<'_>, name: &str) -> Option<String> {
     get(name).filter(|value| !value.is_empty())
 }
 
@@ -36,7 +36,7 @@ fn whole(text: &str) -> Option<usize> {
 
 /// The numbers under which the prolog may have reserved a part: a task of a heterogeneous
 /// job gets the number of its first component, the prolog that of the one on this node.
-pub fn jobs(get: Get<'_>, own: &str) -> Vec<String> {
+pub fn jobs(get: TaskVariables<'_>, own: &str) -> Vec<String> {
     let others = (0..)
         .map_while(|place| {
             let names = ["SLURM_JOB_ID_HET_GROUP", "SLURM_JOB_ID_PACK_GROUP"];
@@ -51,7 +51,7 @@ pub fn jobs(get: Get<'_>, own: &str) -> Vec<String> {
 
 /// How many devices of this node Slurm has granted to the job; 0 if it does not say, none
 /// without a grant.
-pub fn granted(get: Get<'_>) -> Option<usize> {
+pub fn granted(get: TaskVariables<'_>) -> Option<usize> {
     match get("CUDA_VISIBLE_DEVICES") {
         Some(list) if list.is_empty() || list.starts_with('-') || list == "NoDevFiles" => None,
         Some(list) => Some(list.split(',').count()),
@@ -73,7 +73,10 @@ pub fn granted(get: Get<'_>) -> Option<usize> {
 
 /// What the job was promised: job_submit.lua says so in two variables, since `--export=NONE`
 /// keeps those of Slurm's alone; else by its partition, one of `partitions`.
-pub fn promised<'a>(get: Get<'_>, mut partitions: impl Iterator<Item = &'a str>) -> Option<String> {
+pub fn promised<'a>(
+    get: TaskVariables<'_>,
+    mut partitions: impl Iterator<Item = &'a str>,
+) -> Option<String> {
     let partition = set(get, "SLURM_JOB_PARTITION");
     set(get, "GETGPU_SLURM_PART")
         .or_else(|| set(get, "SLURM_GETGPU_PART"))
@@ -82,13 +85,13 @@ pub fn promised<'a>(get: Get<'_>, mut partitions: impl Iterator<Item = &'a str>)
 
 /// Whether this is the batch script of a job with several tasks, each of which is asked
 /// for by itself.
-pub fn only_starts_tasks(get: Get<'_>) -> bool {
+pub fn only_starts_tasks(get: TaskVariables<'_>) -> bool {
     get("SLURM_STEP_ID").is_none()
         && !["", "1"].contains(&get("SLURM_NTASKS").unwrap_or_default().as_str())
 }
 
 /// How a grant of `devices` is divided among the tasks on this node.
-pub fn division(get: Get<'_>, devices: usize) -> Division {
+pub fn division(get: TaskVariables<'_>, devices: usize) -> Division {
     let tasks = tasks(get);
     let on_node = number(get, "SLURM_GPUS_ON_NODE").unwrap_or(0);
     let all = devices * tasks;
@@ -106,7 +109,7 @@ pub fn division(get: Get<'_>, devices: usize) -> Division {
 /// The tasks on this node, by the step or, where that does not say, by the job; 0 if
 /// neither does. A batch script is one task, and its variables are inherited by its steps.
 /// If only the sum over several nodes is known, it is the sum.
-fn tasks(get: Get<'_>) -> usize {
+fn tasks(get: TaskVariables<'_>) -> usize {
     if get("SLURM_STEP_ID").is_none() && set(get, "SLURM_TASKS_PER_NODE").is_some() {
         return 1;
     }
@@ -141,7 +144,7 @@ fn tasks_on(list: &str, node: usize) -> Option<usize> {
 mod tests {
     use super::*;
 
-    fn with<R>(pairs: &[(&str, &str)], ask: impl Fn(Get<'_>) -> R) -> R {
+    fn with<R>(pairs: &[(&str, &str)], ask: impl Fn(TaskVariables<'_>) -> R) -> R {
         ask(&|name| {
             let pair = pairs.iter().find(|(known, _)| *known == name);
             pair.map(|(_, value)| (*value).to_owned())

@@ -26,7 +26,7 @@ pub fn run(context: &Context) -> Option<i32> {
     let job = job_number("task-prolog")?;
     let jobs = task::jobs(&variable, &job);
     let shares = &context.loaded.settings.slurm.shares;
-    let task = Task {
+    let task = SlurmTask {
         context,
         pid: task_process::find(),
         granted: task::granted(&variable),
@@ -59,7 +59,7 @@ impl Denied {
 }
 
 /// One task, and what is known of it.
-pub struct Task<'a> {
+pub struct SlurmTask<'a> {
     pub context: &'a Context,
     /// The process that becomes the task.
     pub pid: i32,
@@ -73,7 +73,7 @@ pub struct Task<'a> {
     jobs: Vec<String>,
 }
 
-impl Task<'_> {
+impl SlurmTask<'_> {
     fn serve(&self) -> Result<(), Denied> {
         // The part of the job comes before all else.
         if self.use_part()? {

@@ -4,11 +4,11 @@
 
 use std::path::Path;
 
-use getgpu_settings::{File, List, Settings, keys};
+use getgpu_settings::{File, DeviceList, Settings, keys};
 use libfuzzer_sys::fuzz_target;
 
 fuzz_target!(|text: &str| {
-    let _ = List::from(text.lines());
+    let _ = DeviceList::from(text.lines());
     let file = match File::parse(Path::new("/f"), text) {
         Ok(file) => file,
         Err(failure) => {

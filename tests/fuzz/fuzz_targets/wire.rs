@@ -2,7 +2,7 @@
 //! means the same when it is sent again. Names of devices are names of devices.
 #![no_main]
 
-use getgpu_ask::Request;
+use getgpu_ask::NvmlRequest;
 use getgpu_model::{Failure, GpuListing, Uuid};
 use libfuzzer_sys::fuzz_target;
 
@@ -25,10 +25,10 @@ fuzz_target!(|bytes: &[u8]| {
             }
         }
     }
-    if let Ok(request) = serde_json::from_slice::<Request>(bytes) {
+    if let Ok(request) = serde_json::from_slice::<NvmlRequest>(bytes) {
         let line = serde_json::to_vec(&request).expect("a line");
         assert_eq!(
-            serde_json::from_slice::<Request>(&line).expect("the same"),
+            serde_json::from_slice::<NvmlRequest>(&line).expect("the same"),
             request
         );
     }

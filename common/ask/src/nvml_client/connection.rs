@@ -10,7 +10,7 @@ use nix::errno::Errno;
 use nix::sys::socket::{MsgFlags, Shutdown, SockType, send, shutdown};
 use serde::de::DeserializeOwned;
 
-use super::wire::Request;
+use super::wire::NvmlRequest;
 use getgpu_linux::{descriptors::socket_pair, poll};
 use getgpu_model::{Failure, reason};
 
@@ -51,7 +51,7 @@ pub struct Connection {
 impl Connection {
     /// Begins with the request that opens the library. It is not waited for: what the library
     /// says is read with the answer to the first question.
-    pub fn open(worker: Worker, request: &Request) -> Self {
+    pub fn open(worker: Worker, request: &NvmlRequest) -> Self {
         let connection = Self {
             worker,
             buffer: Vec::new(),
@@ -81,7 +81,7 @@ impl Connection {
     /// # Errors
     ///
     /// The process is gone.
-    pub fn send(&self, request: &Request) -> Result<(), NoAnswer> {
+    pub fn send(&self, request: &NvmlRequest) -> Result<(), NoAnswer> {
         let mut line =
             serde_json::to_vec(request).map_err(|error| NoAnswer::Broken(error.to_string()))?;
         line.push(b'\n');

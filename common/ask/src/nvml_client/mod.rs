@@ -23,7 +23,7 @@ use getgpu_model::{Detail, Failure, Kind, quantity};
 use getgpu_settings::Settings;
 use limits::{Limits, Purpose, Touch};
 use rules::Rules;
-use wire::Request;
+use wire::NvmlRequest;
 
 pub use connection::{Worker, channel};
 pub use scan::{Allowing, Look};
@@ -92,9 +92,9 @@ impl<'a> Client<'a> {
         Ok(self.connection.insert(connection))
     }
 
-    fn opening(&self) -> Request {
+    fn opening(&self) -> NvmlRequest {
         let settings = self.settings;
-        Request::Open {
+        NvmlRequest::Open {
             library: settings.library.clone(),
             rules: Rules {
                 idle_memory: settings.idle_memory,
@@ -116,7 +116,10 @@ impl<'a> Client<'a> {
         if self.connection.is_none() {
             return Ok(());
         }
-        if let Err(failure) = self.ask(&Request::Quit).and_then(|bye: Result<(), _>| bye) {
+        if let Err(failure) = self
+            .ask(&NvmlRequest::Quit)
+            .and_then(|bye: Result<(), _>| bye)
+        {
             // A caller that continues after the failure must not keep the worker as a child.
             self.abandon();
             return Err(failure);
@@ -142,7 +145,7 @@ impl<'a> Client<'a> {
     /// that failed gives none.
     fn ask<T: DeserializeOwned>(
         &mut self,
-        request: &Request,
+        request: &NvmlRequest,
     ) -> Result<Result<T, Failure>, Failure> {
         let deadline = self.limits.deadline();
         self.exchange(request, deadline)?
@@ -154,7 +157,7 @@ impl<'a> Client<'a> {
     fn ask_gpu<T: DeserializeOwned>(
         &mut self,
         gpu: u32,
-        request: &Request,
+        request: &NvmlRequest,
     ) -> Result<Result<T, Failure>, Failure> {
         if let Some(reason) = self.silent.borrow().reason(gpu, Instant::now()) {
             return Ok(Err(silent(reason.to_owned())));
@@ -166,7 +169,7 @@ impl<'a> Client<'a> {
             Touch::First
         };
         let purpose = match request {
-            Request::List { detail, .. } if *detail <= Detail::Place => Purpose::List,
+            NvmlRequest::List { detail, .. } if *detail <= Detail::Place => Purpose::List,
             _ => Purpose::Choose,
         };
         let began = Instant::now();
@@ -210,7 +213,7 @@ impl<'a> Client<'a> {
 
     fn exchange<T: DeserializeOwned>(
         &mut self,
-        request: &Request,
+        request: &NvmlRequest,
         deadline: Instant,
     ) -> Result<Result<Result<T, Failure>, NoAnswer>, Failure> {
         let connection = self.connection()?;

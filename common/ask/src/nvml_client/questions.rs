@@ -4,19 +4,19 @@
 use std::collections::HashMap;
 use std::collections::hash_map::Entry;
 
-use super::wire::{Asked, Request};
+use super::wire::{NvmlQuestion, NvmlRequest};
 use super::{Client, broken};
 use getgpu_model::{CpuSet, Detail, Device, Failure, Gauge, Gpu, Health, Usage, Uuid};
 
 impl Client<'_> {
     /// nvmlDeviceGetCount_v2
     pub fn count(&mut self) -> Result<u32, Failure> {
-        self.ask(&Request::Count)?
+        self.ask(&NvmlRequest::Count)?
     }
 
     /// One GPU's MIG mode and slots; none if NVML does not answer for it.
     pub fn gpu(&mut self, gpu: u32) -> Result<Option<Gpu>, Failure> {
-        Ok(self.ask_gpu(gpu, &Request::Gpu { gpu })?.ok())
+        Ok(self.ask_gpu(gpu, &NvmlRequest::Gpu { gpu })?.ok())
     }
 
     /// One device; none if the slot is empty, or NVML does not answer for it.
@@ -26,7 +26,7 @@ impl Client<'_> {
         slot: Option<u32>,
         detail: Detail,
     ) -> Result<Option<Device>, Failure> {
-        let told = self.ask_gpu(gpu, &Request::Device { gpu, slot, detail })?;
+        let told = self.ask_gpu(gpu, &NvmlRequest::Device { gpu, slot, detail })?;
         Ok(told.unwrap_or_default())
     }
 
@@ -38,7 +38,7 @@ impl Client<'_> {
     /// The same for a device of which only the UUID is known.
     pub fn usage_by_uuid(&mut self, uuid: &Uuid, detail: Detail) -> Result<Usage, Failure> {
         let devices = vec![uuid.into()];
-        let told = self.ask(&Request::Usages { devices, detail })??;
+        let told = self.ask(&NvmlRequest::Usages { devices, detail })??;
         Ok(usages(told, 1)?.remove(0))
     }
 
@@ -59,8 +59,11 @@ impl Client<'_> {
         detail: Detail,
     ) -> Result<Vec<Usage>, Failure> {
         let wanted = devices.len();
-        let devices = devices.iter().map(|device| Asked::from(*device)).collect();
-        match self.ask_gpu(gpu, &Request::Usages { devices, detail })? {
+        let devices = devices
+            .iter()
+            .map(|device| NvmlQuestion::from(*device))
+            .collect();
+        match self.ask_gpu(gpu, &NvmlRequest::Usages { devices, detail })? {
             Ok(told) => usages(told, wanted),
             Err(failure) => Ok(vec![Usage::unknown(failure.message); wanted]),
         }
@@ -68,7 +71,7 @@ impl Client<'_> {
 
     /// The health of a device, or why NVML does not answer for it.
     pub fn health(&mut self, device: &Device) -> Result<Result<Health, Failure>, Failure> {
-        let request = Request::Health {
+        let request = NvmlRequest::Health {
             device: device.into(),
         };
         self.ask_gpu(device.gpu, &request)
@@ -77,7 +80,7 @@ impl Client<'_> {
     /// Whether the driver stays attached to a GPU that no process uses; none if NVML does not
     /// tell.
     pub fn persistence(&mut self, gpu: u32) -> Result<Option<bool>, Failure> {
-        let told = self.ask_gpu(gpu, &Request::Persistence { gpu })?;
+        let told = self.ask_gpu(gpu, &NvmlRequest::Persistence { gpu })?;
         Ok(told.unwrap_or_default())
     }
 
@@ -90,7 +93,7 @@ impl Client<'_> {
         let mut asked: HashMap<u32, Option<CpuSet>> = HashMap::new();
         for device in devices {
             if let Entry::Vacant(gpu) = asked.entry(device.gpu) {
-                let request = Request::Cpus {
+                let request = NvmlRequest::Cpus {
                     device: (&*device).into(),
                 };
                 gpu.insert(self.ask_gpu(device.gpu, &request)?.ok());
@@ -103,14 +106,14 @@ impl Client<'_> {
     /// Which CPUs are near the GPU of a device, or why NVML does not tell.
     pub fn affinity(&mut self, uuid: &Uuid) -> Result<Result<CpuSet, Failure>, Failure> {
         let device = uuid.into();
-        self.ask(&Request::Cpus { device })
+        self.ask(&NvmlRequest::Cpus { device })
     }
 
     /// What GPUs do now, in the order of their indices here.
     pub fn gauges(&mut self, gpus: &[u32], gauge: Gauge) -> Result<Vec<Option<u32>>, Failure> {
         let mut told = Vec::with_capacity(gpus.len());
         for gpu in gpus.iter().copied() {
-            let number = self.ask_gpu(gpu, &Request::Gauge { gpu, gauge })?;
+            let number = self.ask_gpu(gpu, &NvmlRequest::Gauge { gpu, gauge })?;
             told.push(number.unwrap_or_default());
         }
         Ok(told)

@@ -3,7 +3,7 @@
 
 use std::collections::BTreeMap;
 
-use super::wire::Request;
+use super::wire::NvmlRequest;
 use super::{Client, HANGS};
 use getgpu_model::{Detail, Device, Failure, Gpu, GpuListing, Inventory, Kind};
 
@@ -70,11 +70,11 @@ impl Client<'_> {
     /// The session failed.
     pub fn complete(&mut self, known: &mut Inventory, look: &Look<'_>) -> Result<(), Failure> {
         if look.detail >= Detail::Size && known.driver.is_none() {
-            known.driver = self.ask(&Request::Driver)?.unwrap_or_default();
+            known.driver = self.ask(&NvmlRequest::Driver)?.unwrap_or_default();
         }
         for gpu in look.lacks(known) {
             let detail = look.detail;
-            match self.ask_gpu(gpu, &Request::List { gpu, detail })? {
+            match self.ask_gpu(gpu, &NvmlRequest::List { gpu, detail })? {
                 Ok(listing) => known.replace(listing),
                 Err(failure) => known.note_silent(gpu, failure.message),
             }
@@ -118,7 +118,7 @@ impl Client<'_> {
         let detail = look.detail.min(Detail::Place);
         let mut given_up = 0;
         for gpu in gpus.iter().copied() {
-            let told = self.ask_gpu(gpu, &Request::List { gpu, detail })?;
+            let told = self.ask_gpu(gpu, &NvmlRequest::List { gpu, detail })?;
             let listing = told.unwrap_or_else(|failure| {
                 given_up += 1;
                 GpuListing::silent(gpu, failure.message)

@@ -10,7 +10,7 @@ use super::rules::Rules;
 use getgpu_model::{Detail, Device, Gauge, Uuid};
 
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
-pub enum Request {
+pub enum NvmlRequest {
     /// Comes first: load and initialise the library.
     Open {
         /// Path of the library, if not the loader's.
@@ -45,14 +45,14 @@ pub enum Request {
     },
     /// Who uses each of these devices, which are on one GPU.
     Usages {
-        devices: Vec<Asked>,
+        devices: Vec<NvmlQuestion>,
         /// How much to ask.
         detail: Detail,
     },
     /// Which CPUs are near the GPU of a device.
-    Cpus { device: Asked },
+    Cpus { device: NvmlQuestion },
     /// Whether a device is well.
-    Health { device: Asked },
+    Health { device: NvmlQuestion },
     /// Whether persistence mode of a GPU is on; none: NVML does not tell.
     Persistence { gpu: u32 },
     /// One number of a GPU, by NVML index; none: NVML does not tell.
@@ -63,14 +63,14 @@ pub enum Request {
 
 /// A device that a question is about.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
-pub struct Asked {
+pub struct NvmlQuestion {
     pub uuid: Uuid,
     /// The NVML index of its GPU and its MIG index, as it was listed. None: it is looked for
     /// by its UUID, for which NVML touches one GPU after the other.
     pub place: Option<(u32, Option<u32>)>,
 }
 
-impl From<&Device> for Asked {
+impl From<&Device> for NvmlQuestion {
     fn from(device: &Device) -> Self {
         Self {
             uuid: device.uuid.clone(),
@@ -79,7 +79,7 @@ impl From<&Device> for Asked {
     }
 }
 
-impl From<&Uuid> for Asked {
+impl From<&Uuid> for NvmlQuestion {
     fn from(uuid: &Uuid) -> Self {
         Self {
             uuid: uuid.clone(),

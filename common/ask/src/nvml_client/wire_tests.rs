@@ -3,7 +3,7 @@
 
 use super::*;
 use getgpu_model::{
-    Activity, Ailment, ComputeMode, Failure, Gpu, GpuListing, Health, Kind, Memory, Process,
+    Activity, Ailment, ComputeMode, Failure, Gpu, GpuListing, GpuProcess, Health, Kind, Memory,
     Silent, Usage,
 };
 
@@ -50,7 +50,7 @@ fn full() -> Answer {
         usable: false,
         ..Device::by_uuid(uuid.unwrap())
     };
-    let process = Process {
+    let process = GpuProcess {
         pid: u32::MAX,
         memory: Some(u64::MAX),
         name: Some(TEXT.into()),

@@ -15,7 +15,7 @@ pub type Guard = Option<OfdLock>;
 
 /// What a user holds.
 #[derive(Debug, Default)]
-struct Held {
+struct HeldByUser {
     units: i64,
     names: Vec<String>,
 }
@@ -56,7 +56,7 @@ pub fn enter(
     Ok(Admission::Over(held.limit_error(most)))
 }
 
-impl Held {
+impl HeldByUser {
     /// The failure of a user who has as many as `most` devices.
     fn limit_error(&self, most: u32) -> Failure {
         let number = (self.units as f64 / UNITS as f64 * 100.0).round() / 100.0;
@@ -116,9 +116,9 @@ fn count(
     probe: &OfdLock,
     inventory: &Inventory,
     uid: u32,
-) -> Result<Held, Failure> {
+) -> Result<HeldByUser, Failure> {
     let host = namespaces::host_uid(uid);
-    let mut held = Held::default();
+    let mut held = HeldByUser::default();
     for device in &inventory.devices {
         let span = Span::of(&device.uuid);
         let mut units = Units::default();
@@ -143,7 +143,7 @@ fn count(
 }
 
 /// What a user's processes show of one side of a device.
-struct Shown {
+struct SeenOnSide {
     /// All units where it is not known how many.
     units: Units,
     /// The first of the processes, for people.
@@ -156,8 +156,8 @@ fn shown(
     uid: u32,
     side: Side,
     span: Span,
-) -> Result<Shown, Failure> {
-    let whole = Shown {
+) -> Result<SeenOnSide, Failure> {
+    let whole = SeenOnSide {
         units: Units::whole(),
         who: None,
     };
@@ -186,7 +186,7 @@ fn shown(
             units = units.union(&holders::units_of(lock_file, pid, side, span));
         }
     }
-    Ok(Shown { units, who })
+    Ok(SeenOnSide { units, who })
 }
 
 /// A program, or for whom a reservation is.

@@ -39,7 +39,7 @@ pub struct Claimed {
 
 /// What came of a choice.
 #[derive(Debug)]
-pub enum Outcome {
+pub enum ChoiceOutcome {
     Claimed(Claimed),
     /// The pool has devices and too few are free.
     NoneFree(Vec<(Device, Rejected)>),
@@ -58,7 +58,7 @@ pub struct Chooser<'a, 'n> {
 }
 
 /// What came of trying to claim one more device.
-enum Next {
+enum NextPick {
     Picked,
     /// None, but others are deciding about some: they may be free in a moment.
     Contended,
@@ -111,7 +111,11 @@ impl Chooser<'_, '_> {
     }
 
     /// Chooses among the devices of the node.
-    pub fn choose(&mut self, probe: &OfdLock, inventory: &Inventory) -> Result<Outcome, Failure> {
+    pub fn choose(
+        &mut self,
+        probe: &OfdLock,
+        inventory: &Inventory,
+    ) -> Result<ChoiceOutcome, Failure> {
         let count = self.request.count;
         let pool = rejection_report::pool(&self.request.filter, inventory, count)?;
         let share = self.request.filter.share.is_some();
@@ -122,7 +126,7 @@ impl Chooser<'_, '_> {
         };
         let guard = match self.within_cap(probe, inventory)? {
             Admission::Within(guard) => guard,
-            Admission::Over(over) => return Ok(Outcome::OverCap(over)),
+            Admission::Over(over) => return Ok(ChoiceOutcome::OverCap(over)),
         };
         let mut round = Round {
             pool: &pool,
@@ -133,12 +137,12 @@ impl Chooser<'_, '_> {
         };
         if !self.pick_all(probe, &mut round)? {
             self.look_at_rest(probe, &mut round)?;
-            return Ok(Outcome::NoneFree(round.reasons(count)));
+            return Ok(ChoiceOutcome::NoneFree(round.reasons(count)));
         }
         drop(gate);
         round.picked.sort_by_key(|(position, _)| *position);
         let picked: Vec<Picked> = round.picked.into_iter().map(|(_, picked)| picked).collect();
-        Ok(Outcome::Claimed(Claimed { picked, guard }))
+        Ok(ChoiceOutcome::Claimed(Claimed { picked, guard }))
     }
 
     /// Claims as many devices as are wanted; false if too few are free.
@@ -151,11 +155,11 @@ impl Chooser<'_, '_> {
         let began = Instant::now();
         while round.picked.len() < self.request.count {
             match self.pick_one(probe, round)? {
-                Next::Picked => {}
+                NextPick::Picked => {}
                 // Others are deciding about these: a call that gives way leaves one of
                 // them free.
-                Next::Contended if began.elapsed() < patience => std::thread::sleep(pause),
-                Next::Contended | Next::None => return Ok(false),
+                NextPick::Contended if began.elapsed() < patience => std::thread::sleep(pause),
+                NextPick::Contended | NextPick::None => return Ok(false),
             }
         }
         Ok(true)
@@ -176,7 +180,7 @@ impl Chooser<'_, '_> {
     }
 
     /// Claims one more device of the pool, the best first.
-    fn pick_one(&mut self, probe: &OfdLock, round: &mut Round<'_>) -> Result<Next, Failure> {
+    fn pick_one(&mut self, probe: &OfdLock, round: &mut Round<'_>) -> Result<NextPick, Failure> {
         let mut contended = false;
         for candidate in self.candidates(probe, round)? {
             let device = candidate.device;
@@ -187,7 +191,7 @@ impl Chooser<'_, '_> {
                     round
                         .picked
                         .push((candidate.position, Picked { device, claim }));
-                    return Ok(Next::Picked);
+                    return Ok(NextPick::Picked);
                 }
                 Offer::Rejected(Rejected::Tentative) => contended = true,
                 Offer::Rejected(why) => {
@@ -196,9 +200,9 @@ impl Chooser<'_, '_> {
             }
         }
         Ok(if contended {
-            Next::Contended
+            NextPick::Contended
         } else {
-            Next::None
+            NextPick::None
         })
     }
 

@@ -72,7 +72,7 @@ impl SlotSampler {
     /// What the drawn slot is on a GPU that turned out so: a MIG index, the GPU itself,
     /// or nothing. `Err` when this GPU has more slots than are drawn from, which would
     /// not be fair.
-    pub fn on(&self, slot: Slot, gpu: &Gpu) -> Result<Option<Place>, Unfair> {
+    pub fn on(&self, slot: Slot, gpu: &Gpu) -> Result<Option<DrawnPlace>, Unfair> {
         match gpu.mig {
             false => Ok((slot.index == 0).then_some(None)),
             true if gpu.slots > self.slots => Err(Unfair),
@@ -86,7 +86,7 @@ impl SlotSampler {
 pub struct Unfair;
 
 /// Where on its GPU a device may be: a MIG index, none for the whole GPU.
-pub type Place = Option<u32>;
+pub type DrawnPlace = Option<u32>;
 
 #[cfg(test)]
 mod tests {

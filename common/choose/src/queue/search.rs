@@ -10,7 +10,7 @@ use nix::sys::signal::Signal;
 use super::lingering::{self, Prospect};
 use super::outlook::Outlook;
 use super::{Availability, Seeker, Tried};
-use crate::choice::chooser::{Chooser, Claimed, Outcome};
+use crate::choice::chooser::{ChoiceOutcome, Chooser, Claimed};
 use crate::choice::rejection_report::{self, Offer, Rejected, RejectionReport};
 use crate::choice::{cap, device_claim};
 use crate::request::Request;
@@ -93,7 +93,7 @@ impl<'a, 'n> Search<'a, 'n> {
     }
 
     /// One choice, with a session of its own that ends with the answer.
-    fn choose(&mut self, may: &dyn Fn(&Uuid) -> bool) -> Result<Outcome, Failure> {
+    fn choose(&mut self, may: &dyn Fn(&Uuid) -> bool) -> Result<ChoiceOutcome, Failure> {
         let relist = self.stale();
         // The enclosing reservation may have begun or ended since the waiting began.
         let owned = self.request.owned(self.lock_file, Some(&self.inventory));
@@ -197,9 +197,9 @@ impl Seeker for Search<'_, '_> {
         let chosen = self.choose(may);
         drop(blocked);
         match chosen {
-            Ok(Outcome::Claimed(claimed)) => Ok(Tried::Found(claimed)),
-            Ok(Outcome::OverCap(failure)) => Ok(Tried::OverCap(failure)),
-            Ok(Outcome::NoneFree(rejected)) => {
+            Ok(ChoiceOutcome::Claimed(claimed)) => Ok(Tried::Found(claimed)),
+            Ok(ChoiceOutcome::OverCap(failure)) => Ok(Tried::OverCap(failure)),
+            Ok(ChoiceOutcome::NoneFree(rejected)) => {
                 self.failures = 0;
                 // The node may have been re-partitioned.
                 if rejected

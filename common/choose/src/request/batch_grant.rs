@@ -3,7 +3,7 @@
 //! whatever the site calls a GPU; both are used only where they can mean one thing. Pure.
 
 use getgpu_model::{BatchGpus, Device, Inventory, Uuid};
-use getgpu_settings::allowed::List;
+use getgpu_settings::allowed::DeviceList;
 
 /// The devices of the job, or `None` if nothing says for certain which these are. `site` is
 /// the site's list, which counts outside jobs.
@@ -12,7 +12,11 @@ use getgpu_settings::allowed::List;
 /// of the node, or what the device cgroup leaves. Without a count a device cgroup alone has
 /// to do. Numbers count last, and only whole GPUs: Slurm numbers its gres, which are MIG
 /// devices on some nodes (slurm.conf(5), AutoDetect=nvml), and not NVML's GPUs.
-pub fn granted(gpus: &BatchGpus, inventory: &Inventory, site: Option<&List>) -> Option<Vec<Uuid>> {
+pub fn granted(
+    gpus: &BatchGpus,
+    inventory: &Inventory,
+    site: Option<&DeviceList>,
+) -> Option<Vec<Uuid>> {
     let open = match gpus.count {
         Some(count) => as_many(count, inventory, site),
         None if is_constrained(inventory) => Some(managed(inventory, site)),
@@ -29,7 +33,7 @@ pub fn granted(gpus: &BatchGpus, inventory: &Inventory, site: Option<&List>) -> 
 pub fn open_instead(
     named: &[Device],
     inventory: &Inventory,
-    site: Option<&List>,
+    site: Option<&DeviceList>,
 ) -> Option<Vec<Uuid>> {
     let is_closed = !named.is_empty() && named.iter().all(|device| !device.usable);
     let open = as_many(named.len(), inventory, site).filter(|open| is_closed && !open.is_empty());
@@ -43,7 +47,7 @@ pub fn open_instead(
 fn as_many<'i>(
     count: usize,
     inventory: &'i Inventory,
-    site: Option<&List>,
+    site: Option<&DeviceList>,
 ) -> Option<Vec<&'i Device>> {
     let silent = silent_and_open(inventory)?;
     [managed(inventory, site), managed(inventory, None)]
@@ -53,7 +57,7 @@ fn as_many<'i>(
 
 /// The devices that this process may open, but for those on the site's list. If all are on
 /// it, it does not tell them apart.
-fn managed<'i>(inventory: &'i Inventory, site: Option<&List>) -> Vec<&'i Device> {
+fn managed<'i>(inventory: &'i Inventory, site: Option<&DeviceList>) -> Vec<&'i Device> {
     let open = inventory.devices.iter().filter(|device| device.usable);
     let (listed, others): (Vec<&Device>, Vec<&Device>) =
         open.partition(|device| site.is_some_and(|list| list.names(device)));
@@ -218,7 +222,7 @@ mod tests {
         ] {
             let inventory = node(&[Some(2); 4], open);
             let listed: Vec<String> = (4..8).map(|at| inventory.devices[at].uuid.to_string()).collect();
-            let site = List::from(listed.iter().map(String::as_str));
+            let site = DeviceList::from(listed.iter().map(String::as_str));
             let gpus = BatchGpus { count, ..BatchGpus::default() };
             let expected = expected.map(|places| places.iter().map(|at| inventory.devices[*at].uuid.clone()).collect());
             assert_eq!(granted(&gpus, &inventory, Some(&site)), expected, "{what}");

@@ -9,7 +9,7 @@ use getgpu_ask::{Node, gpu_bus, nvml_client};
 use getgpu_model::{
     BatchGpus, Detail, Diag, Failure, Inventory, Kind, Selector, Uuid, Visible, visible,
 };
-use getgpu_settings::allowed::{self, List};
+use getgpu_settings::allowed::{self, DeviceList};
 use getgpu_settings::{Environment, Settings, WithoutGrant};
 
 /// What to do where CUDA_VISIBLE_DEVICES leaves too little.
@@ -37,7 +37,7 @@ pub struct Grant {
     /// Inside a batch job unsetting CUDA_VISIBLE_DEVICES is no remedy.
     batch_job: bool,
     /// The site's list, inside a batch job: which devices the batch system does not manage.
-    site: Option<List>,
+    site: Option<DeviceList>,
 }
 
 impl Grant {

@@ -12,7 +12,7 @@ use getgpu_lock::{Level, LockFile, layout};
 use getgpu_model::{
     CpuSet, Detail, Device, Diag, Failure, Inventory, Kind, Nearest, UNITS, Units, Uuid, Visible,
 };
-use getgpu_settings::{Environment, List, Policy, Settings, allowed};
+use getgpu_settings::{DeviceList, Environment, Policy, Settings, allowed};
 use grant::Grant;
 
 pub use grant::WITHOUT_GRANT;
@@ -364,7 +364,7 @@ impl Request {
 }
 
 /// Which devices the settings leave, of those that are `allowed`.
-fn filter(settings: &Settings, allowed: Option<List>) -> Filter {
+fn filter(settings: &Settings, allowed: Option<DeviceList>) -> Filter {
     Filter {
         kind: settings.kind,
         allowed,

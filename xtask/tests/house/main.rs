@@ -1,0 +1,4 @@
+//! What has to hold for the sources as a whole, so that a reader finds one thing under one name.
+#![allow(clippy::unwrap_used)]
+
+mod type_names;
