@@ -85,10 +85,12 @@ pub fn confirm(
 }
 
 /// A grant, given by full UUIDs, that this call owns already and all of which is wanted:
-/// nothing is chosen and NVML is not asked.
+/// nothing is chosen and NVML is not asked. Not in a batch job, which may name to each task
+/// a device that only the first one may open.
 pub fn granted_again(call: &Invocation<'_>, request: &Request) -> Result<Option<Answer>, Failure> {
     let plain = call.options.action == Action::Print(None) && call.options.format != Format::Index;
     let plain = plain && !request.filter.share.is_some_and(Share::needs_memory);
+    let plain = plain && !request.grant.is_in_batch_job();
     let Some(uuids) = request.grant.visible.full_uuids().filter(|_| plain) else {
         return Ok(None);
     };

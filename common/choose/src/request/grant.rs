@@ -147,6 +147,12 @@ impl Grant {
         devices
     }
 
+    /// Whether this call runs in a batch job, whose tasks may each be given other devices
+    /// than the variable names.
+    pub const fn is_in_batch_job(&self) -> bool {
+        self.batch_job
+    }
+
     /// Says once that the variable named what the job was not given.
     pub fn tell_correction(&mut self, diag: &Diag) {
         if let Some(line) = self.correction.take() {

@@ -107,6 +107,32 @@ fn a_task_has_the_device_that_it_may_open_whatever_its_variable_names() {
     hook.exits(0).prints(&line);
 }
 
+/// What the first task has reserved of it is not the second one's, although both are of the
+/// same user and job, and the variable names it to both.
+#[test]
+fn a_task_is_not_given_what_another_task_of_its_job_has() {
+    if skip::lacks(&[Need::Mounts]) {
+        return;
+    }
+    let Some(sandbox) = gpus4() else { return };
+    let uuids = sandbox.uuids();
+    let task = format!(
+        "setpriv --reuid={OTHER} --regid={OTHER} --clear-groups env SLURM_JOB_ID=7 SLURM_STEP_ID=0 \
+         SLURM_STEP_TASKS_PER_NODE=2 SLURM_GPUS_ON_NODE=2 CUDA_VISIBLE_DEVICES={}",
+        uuids[0]
+    );
+    let script = format!(
+        "mount -t tmpfs -o mode=755 none /dev && mknod -m 666 /dev/null c 1 3 && \
+         for n in 0 1 2 3; do mknod -m 600 /dev/nvidia$n c 195 $n; done && cd /dev && \
+         chmod 666 nvidia0 && {task} SLURM_PROCID=0 SLURM_LOCALID=0 getgpu --hold=$$ && \
+         chmod 600 nvidia0 && chmod 666 nvidia3 && \
+         {task} SLURM_PROCID=1 SLURM_LOCALID=1 getgpu --hold=$$"
+    );
+    let said = sandbox.apart(&script).run();
+    said.exits(0)
+        .prints(&format!("{}\n{}\n", uuids[0], uuids[3]));
+}
+
 /// One sick GPU of a grant takes no task, and the other one is given.
 #[test]
 fn a_task_gets_the_granted_device_that_is_well() {
