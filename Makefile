@@ -31,11 +31,11 @@ help:
 	@sed -n 's/^\([a-z-]*\):.*## \(.*\)/  make \1\t\2/p' Makefile | expand -t 20
 
 build: ## the programs, into target/release
-	$(CARGO) build --release --locked -p getgpu -p cudawrap -p cudawrap-hook -p create-cudawrap
+	$(CARGO) build --release --locked -p getgpu -p cudawrap -p libcudawrap -p create-cudawrap
 
 # For RHEL 8 and everything newer, from any machine: needs cargo-zigbuild and zig.
 portable:
-	$(CARGO) zigbuild --release --locked --target x86_64-unknown-linux-gnu.2.28 -p getgpu -p cudawrap -p cudawrap-hook -p create-cudawrap
+	$(CARGO) zigbuild --release --locked --target x86_64-unknown-linux-gnu.2.28 -p getgpu -p cudawrap -p libcudawrap -p create-cudawrap
 
 # A simulated 8 x A100 node with 56 MIG devices, real processes, real locks; ends non-zero if anything is not as it should be.
 demo: ## the main job on a simulated node, no GPU needed

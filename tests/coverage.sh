@@ -82,7 +82,7 @@ import collections, json, os, sys
 
 root = os.getcwd() + "/"
 crates = {f"common/{name}/": f"getgpu-{name}" for name in ("linux", "model", "lock", "settings", "cli", "ask", "auto", "choose", "nvml")}
-crates |= {"getgpu/": "getgpu", "cudawrap/hook/": "cudawrap-hook", "cudawrap/": "cudawrap", "create-cudawrap/": "create-cudawrap"}
+crates |= {"getgpu/": "getgpu", "cudawrap/libcudawrap/": "libcudawrap", "cudawrap/": "cudawrap", "create-cudawrap/": "create-cudawrap"}
 columns = []
 for summary in sys.argv[1:]:
     lines = collections.defaultdict(lambda: [0, 0])

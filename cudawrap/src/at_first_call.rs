@@ -8,7 +8,6 @@
 use std::ffi::OsStr;
 use std::path::Path;
 
-use getgpu_auto::hook;
 use getgpu_linux::{program_name, sys};
 use getgpu_model::{Diag, Failure, Kind, frameworks, visible::hides_all};
 use getgpu_settings::{Auto, Environment, LeaseAt, Loaded, Settings};
@@ -27,7 +26,7 @@ pub fn prepare(
         let text = "--auto: --bind has no effect on a program that is already running";
         return Err(Failure::new(Kind::Usage, text).hint("use --auto or --bind, not both"));
     }
-    let library = hook::installed_library().ok_or_else(|| {
+    let library = getgpu_auto::installed_library().ok_or_else(|| {
         Failure::new(
             Kind::Refused,
             "--auto: libcudawrap.so was not found beside cudawrap",
@@ -38,14 +37,15 @@ pub fn prepare(
         diag.warn("--auto: turned off on this node (auto = \"off\"): the program runs unchanged");
     }
     let library = library.to_string_lossy().into_owned();
-    if let Some(other) = std::env::var_os(hook::VARIABLE).filter(|other| **other != *library) {
+    if let Some(other) = std::env::var_os(getgpu_auto::VARIABLE).filter(|other| **other != *library)
+    {
         diag.warn(&format!(
             "{}={}: not loaded: libcudawrap.so replaces it",
-            hook::VARIABLE,
+            getgpu_auto::VARIABLE,
             other.to_string_lossy()
         ));
     }
-    let mut variables = vec![(hook::VARIABLE.to_owned(), library)];
+    let mut variables = vec![(getgpu_auto::VARIABLE.to_owned(), library)];
     variables.extend(options.choices.variables());
     if options.typed.choosing.ignore_grant {
         variables.push(("CUDAWRAP_IGNORE_GRANT".to_owned(), "1".to_owned()));
@@ -66,12 +66,14 @@ pub fn of_linked(
     environment: &Environment,
     program: &Path,
 ) -> Option<LaunchSpec> {
-    let is_alone = hook::leaves_alone(&program_name(program), settings);
+    let is_alone = getgpu_auto::leaves_alone(&program_name(program), settings);
     if settings.lease == LeaseAt::Start || is_alone || sys::secure_execution() {
         return None;
     }
-    let library = hook::installed_library()?.to_string_lossy().into_owned();
-    let other = std::env::var_os(hook::VARIABLE);
+    let library = getgpu_auto::installed_library()?
+        .to_string_lossy()
+        .into_owned();
+    let other = std::env::var_os(getgpu_auto::VARIABLE);
     if other.is_some_and(|other| !other.is_empty() && *other != *library) {
         // A profiler, for example, is in its place.
         return None;
@@ -80,7 +82,7 @@ pub fn of_linked(
     if visible.is_some_and(|visible| hides_all(&visible)) {
         return Some(LaunchSpec::unchanged());
     }
-    let mut variables = vec![(hook::VARIABLE.to_owned(), library)];
+    let mut variables = vec![(getgpu_auto::VARIABLE.to_owned(), library)];
     variables.extend(for_frameworks(settings));
     Some(LaunchSpec {
         variables,

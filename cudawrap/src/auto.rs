@@ -7,7 +7,7 @@ use std::os::fd::{OwnedFd, RawFd};
 use std::path::Path;
 use std::time::Duration;
 
-use getgpu_auto::{Message, hook};
+use getgpu_auto::Message;
 use getgpu_choose::find_lock_file;
 use getgpu_linux::{OwnLock, procfs::fdinfo, sys};
 use getgpu_lock::ownership_proof;
@@ -25,7 +25,7 @@ const SELECTION_TIMEOUT: Duration = Duration::from_secs(3);
 /// What an MPS daemon may take to start.
 const MPS: Duration = Duration::from_secs(45);
 
-/// Runs with the words behind [`hook::WORKER_OPTION`]; standard input is the socket to
+/// Runs with the words behind [`getgpu_auto::LEASE_WORKER_OPTION`]; standard input is the socket to
 /// the program.
 pub fn main(words: &[OsString]) -> i32 {
     let diag = Diag::new("cudawrap", Verbosity::of_unaware_user());
@@ -36,7 +36,7 @@ pub fn main(words: &[OsString]) -> i32 {
         Some((
             pid.to_str()?.parse().ok()?,
             Path::new(program),
-            threads == hook::MANY,
+            threads == getgpu_auto::MANY,
             fdinfo::from_word(locks.to_str()?),
         ))
     })();
@@ -58,9 +58,9 @@ pub fn main(words: &[OsString]) -> i32 {
                 variables: ready.variables,
                 needed,
             };
-            hook::send(&socket, &message, &descriptors)
+            getgpu_auto::send(&socket, &message, &descriptors)
         }
-        Err(failure) => hook::send(&socket, &Message::Failed(failure), &[]),
+        Err(failure) => getgpu_auto::send(&socket, &Message::Failed(failure), &[]),
     };
     i32::from(sent.is_err())
 }
@@ -80,7 +80,7 @@ fn device(
         mps: mps && !threads,
         ..settings
     };
-    let _ = hook::send(socket, &Message::Limit(limit(&settings)), &[]);
+    let _ = getgpu_auto::send(socket, &Message::Limit(limit(&settings)), &[]);
     if already_leased(&settings, &environment, locks, diag)? {
         return Ok(LaunchSpec::unchanged());
     }

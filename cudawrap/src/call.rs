@@ -41,7 +41,7 @@ impl<'a> Lessee<'a> {
 }
 
 /// What a program is given a device with.
-pub struct Call<'a> {
+pub struct CudawrapCall<'a> {
     pub settings: &'a Settings,
     pub environment: &'a Environment,
     pub lock_file: &'a LockFile,
@@ -55,7 +55,7 @@ pub struct Call<'a> {
     pub began: Instant,
 }
 
-impl Call<'_> {
+impl CudawrapCall<'_> {
     /// How to wait, for a hint: the words after a link's name belong to its program.
     pub const fn how_to_wait(&self) -> &'static str {
         match self.origin {

@@ -10,7 +10,7 @@ use getgpu_model::{
 };
 use getgpu_settings::RunOrFail;
 
-use crate::call::Call;
+use crate::call::CudawrapCall;
 use crate::helper;
 use crate::ranks::waiting::{self, Granted};
 use crate::ranks::{Rank, apply_rank};
@@ -24,7 +24,7 @@ pub enum Choice {
 }
 
 /// The devices that a program is to have that was started by cudawrap's own name.
-pub fn choose(call: &Call<'_>, request: Request) -> Result<Choice, Failure> {
+pub fn choose(call: &CudawrapCall<'_>, request: Request) -> Result<Choice, Failure> {
     // A grant of one MIG device, given by its full UUID: nothing to choose, so neither
     // NVML nor reservations are asked.
     match by_uuid(call, &request).filter(|device| device.uuid.is_mig()) {
@@ -40,7 +40,7 @@ pub fn choose(call: &Call<'_>, request: Request) -> Result<Choice, Failure> {
 /// # Errors
 ///
 /// What it names cannot be told, or none of the MIG devices is free.
-pub fn named(call: &Call<'_>, request: Request) -> Result<Option<Choice>, Failure> {
+pub fn named(call: &CudawrapCall<'_>, request: Request) -> Result<Option<Choice>, Failure> {
     let visible = &request.grant.visible;
     let known = by_uuid(call, &request).filter(|device| {
         // What was reserved under its name is a device, and no GPU in MIG mode.
@@ -67,7 +67,7 @@ pub fn named(call: &Call<'_>, request: Request) -> Result<Option<Choice>, Failur
 /// What becomes of a program whose variable names what cannot be told: a line says why, and
 /// `when_taken` decides. A device that is named by its full UUID is leased all the same.
 fn unresolved(
-    call: &Call<'_>,
+    call: &CudawrapCall<'_>,
     request: Request,
     failure: Failure,
 ) -> Result<Option<Choice>, Failure> {
@@ -90,7 +90,7 @@ fn unresolved(
 
 /// The one device that the grant names by its full UUID, where nothing else has to be
 /// known of it.
-fn by_uuid(call: &Call<'_>, request: &Request) -> Option<Device> {
+fn by_uuid(call: &CudawrapCall<'_>, request: &Request) -> Option<Device> {
     let share = call.settings.share;
     let sized = share.is_some_and(|share| share.needs_memory() || call.settings.mps);
     let uuid = request.grant.visible.single_uuid();
@@ -101,7 +101,7 @@ fn by_uuid(call: &Call<'_>, request: &Request) -> Option<Device> {
     uuid.cloned().map(Device::by_uuid)
 }
 
-fn only(call: &Call<'_>, device: Device, mut request: Request) -> Result<Choice, Failure> {
+fn only(call: &CudawrapCall<'_>, device: Device, mut request: Request) -> Result<Choice, Failure> {
     apply_rank::share_single_device(call, &mut request, &device)?;
     tell_of_excluded(call, &request, &device);
     Ok(Choice::Only(vec![device], request))
@@ -109,7 +109,7 @@ fn only(call: &Call<'_>, device: Device, mut request: Request) -> Result<Choice,
 
 /// Says that a device is excluded which a batch system granted alone; one rank speaks for
 /// all.
-fn tell_of_excluded(call: &Call<'_>, request: &Request, device: &Device) {
+fn tell_of_excluded(call: &CudawrapCall<'_>, request: &Request, device: &Device) {
     let line = request.excluded_grant(device);
     if let Some(line) = line.filter(|_| call.rank.is_none_or(|rank| rank.first)) {
         call.diag.remark(&line);
@@ -118,7 +118,7 @@ fn tell_of_excluded(call: &Call<'_>, request: &Request, device: &Device) {
 
 /// Free devices of the request's pool, waited for if that is wanted; or the devices of the
 /// grant, if it has as many as are wanted.
-pub fn free(call: &Call<'_>, mut request: Request) -> Result<Choice, Failure> {
+pub fn free(call: &CudawrapCall<'_>, mut request: Request) -> Result<Choice, Failure> {
     let mut node = helper::node(call.settings);
     let selected = node.ask(|node| {
         place(call, node, &mut request)?;
@@ -170,7 +170,7 @@ pub fn free(call: &Call<'_>, mut request: Request) -> Result<Choice, Failure> {
 
 /// Whether a task may open the devices that a batch system has named to it. Others are
 /// refused by CUDA itself.
-fn check_open(call: &Call<'_>, devices: &[Device]) -> Result<(), Failure> {
+fn check_open(call: &CudawrapCall<'_>, devices: &[Device]) -> Result<(), Failure> {
     let closed = devices.iter().find(|device| !device.usable);
     match closed.filter(|_| call.environment.batch_job) {
         None => Ok(()),
@@ -196,7 +196,11 @@ fn granted(request: &Request, inventory: &Inventory) -> Vec<Device> {
 
 /// Puts a grant, and for ranks the devices that they choose from, into the request,
 /// with the CPUs near them.
-fn place(call: &Call<'_>, node: &mut Node<'_>, request: &mut Request) -> Result<(), Failure> {
+fn place(
+    call: &CudawrapCall<'_>,
+    node: &mut Node<'_>,
+    request: &mut Request,
+) -> Result<(), Failure> {
     request.resolve_grant(node)?;
     request.grant.tell_correction(call.diag);
     let ranked = apply_rank::needs_inventory(call);
@@ -230,7 +234,7 @@ enum Resolved {
 }
 
 /// Asks NVML what the variable names.
-fn resolve(call: &Call<'_>, mut request: Request) -> Result<Resolved, Failure> {
+fn resolve(call: &CudawrapCall<'_>, mut request: Request) -> Result<Resolved, Failure> {
     helper::node(call.settings).ask(|node| {
         request.resolve_grant(node)?;
         request.grant.tell_correction(call.diag);
@@ -273,7 +277,7 @@ fn neighbours(request: &Request, inventory: &Inventory) -> Vec<(Uuid, CpuSet)> {
 
 /// Sees to it that one program can use all the devices that it gets.
 struct Together<'a> {
-    call: &'a Call<'a>,
+    call: &'a CudawrapCall<'a>,
     request: &'a Request,
     /// The devices that may be chosen from, once they are known.
     pool: usize,

@@ -14,7 +14,7 @@ use getgpu_lock::{
 };
 use getgpu_model::{Device, Failure, Kind, Units, Uuid, quantity, share};
 
-use crate::call::Call;
+use crate::call::CudawrapCall;
 use crate::choose::uuids;
 use crate::lease::Lease;
 
@@ -35,7 +35,11 @@ pub enum Named {
 /// Leases named devices for the call's program. An own reservation that covers them all,
 /// or a lease of an ancestor, is used as far as it goes; any other reservation or lease on
 /// the units that are wanted keeps them from us.
-pub fn lease(call: &Call<'_>, request: &mut Request, devices: &[Device]) -> Result<Named, Failure> {
+pub fn lease(
+    call: &CudawrapCall<'_>,
+    request: &mut Request,
+    devices: &[Device],
+) -> Result<Named, Failure> {
     let (mut used, mut looked) = (Vec::new(), false);
     loop {
         let named = lease_once(call, request, devices)?;
@@ -76,7 +80,7 @@ fn holder(request: &Request) -> Option<i32> {
 }
 
 fn lease_once(
-    call: &Call<'_>,
+    call: &CudawrapCall<'_>,
     request: &mut Request,
     devices: &[Device],
 ) -> Result<Named, Failure> {
@@ -122,7 +126,7 @@ enum NamedPart {
 
 /// One of the devices that are to be leased.
 struct NamedDevice<'a> {
-    call: &'a Call<'a>,
+    call: &'a CudawrapCall<'a>,
     probe: &'a OfdLock,
     request: &'a Request,
     device: &'a Device,

@@ -7,7 +7,7 @@ use getgpu_choose::{Availability, Outlook, Request, Seeker, Tried, choice::devic
 use getgpu_lock::OfdLock;
 use getgpu_model::{Device, Failure, Kind, Uuid, quantity};
 
-use crate::call::Call;
+use crate::call::CudawrapCall;
 use crate::choose::uuids;
 use crate::granted::{Named, first_holder, lease, taken};
 
@@ -16,7 +16,7 @@ const RELOOK: Duration = Duration::from_secs(1);
 
 /// A waiter for the devices that the grant names.
 pub struct WantedDevices<'a> {
-    pub call: &'a Call<'a>,
+    pub call: &'a CudawrapCall<'a>,
     pub request: Request,
     pub devices: Vec<Device>,
     /// When it was last read which of them this call owns.
@@ -25,7 +25,7 @@ pub struct WantedDevices<'a> {
 
 impl<'a> WantedDevices<'a> {
     /// A waiter for these devices.
-    pub fn new(call: &'a Call<'a>, devices: Vec<Device>, request: Request) -> Self {
+    pub fn new(call: &'a CudawrapCall<'a>, devices: Vec<Device>, request: Request) -> Self {
         Self {
             call,
             request,

@@ -4,7 +4,7 @@
 use std::io;
 use std::path::{Path, PathBuf};
 
-use getgpu_ask::{Node, WORKER_OPTION, Worker, nvml_client::channel};
+use getgpu_ask::{NVML_WORKER_OPTION, Node, Worker, nvml_client::channel};
 use getgpu_linux::{ChildPlan, can_run, sibling, unseen_child};
 use getgpu_model::{Failure, Kind, reason};
 use getgpu_settings::Settings;
@@ -30,7 +30,7 @@ pub fn node(settings: &Settings) -> Node<'_> {
 fn start(settings: &Settings) -> Result<Worker, Failure> {
     let getgpu = find_getgpu(settings)?;
     let (ours, theirs) = channel().map_err(|e| cannot_start(&getgpu, &e))?;
-    let plan = ChildPlan::new(&getgpu, &["getgpu", WORKER_OPTION], &[]);
+    let plan = ChildPlan::new(&getgpu, &["getgpu", NVML_WORKER_OPTION], &[]);
     let child =
         unseen_child::start(&plan, &theirs, None).map_err(|e| cannot_start(&getgpu, &e.into()))?;
     Ok(Worker {

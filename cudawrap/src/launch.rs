@@ -9,7 +9,7 @@ use getgpu_model::{Diag, Failure, Job, Kind, Uuid, exit, frameworks};
 use getgpu_settings::{Log, Settings};
 
 use crate::bind;
-use crate::call::{Call, Lessee};
+use crate::call::{CudawrapCall, Lessee};
 use crate::choose::uuids;
 use crate::handover::LaunchSpec;
 use crate::lease::Lease;
@@ -21,7 +21,7 @@ use crate::mps;
 /// # Errors
 ///
 /// MPS was asked for and cannot be had: the program is not to be run then.
-pub fn launch(call: &Call<'_>, leased: Leased) -> Result<LaunchSpec, Failure> {
+pub fn launch(call: &CudawrapCall<'_>, leased: Leased) -> Result<LaunchSpec, Failure> {
     let shown = leased.shown.iter();
     let visible = shown.map(|devices| ("CUDA_VISIBLE_DEVICES".to_owned(), Uuid::join(devices)));
     let mut spec = LaunchSpec {
@@ -62,7 +62,7 @@ fn for_frameworks(lease: &Lease, settings: &Settings) -> Vec<(String, String)> {
 }
 
 /// Writes a lease down, where the site wants that.
-fn log(call: &Call<'_>, devices: &[Uuid], part: f64) {
+fn log(call: &CudawrapCall<'_>, devices: &[Uuid], part: f64) {
     if call.settings.log == Log::None {
         return;
     }

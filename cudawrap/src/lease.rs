@@ -16,7 +16,7 @@ use getgpu_lock::{
 };
 use getgpu_model::{Failure, Units, Uuid, share};
 
-use crate::call::Call;
+use crate::call::CudawrapCall;
 
 /// Descriptors that hold the lease; they stay close-on-exec until the very last step.
 #[derive(Debug)]
@@ -41,7 +41,7 @@ impl Lease {
     ///
     /// The reservation or lease from which this one was taken has ended meanwhile.
     pub fn confirm(
-        call: &Call<'_>,
+        call: &CudawrapCall<'_>,
         request: &Request,
         claims: Vec<Claim>,
         inherited: &[(Span, Units)],

@@ -7,7 +7,7 @@ use getgpu_lock::OfdLock;
 use getgpu_model::{Device, Failure, Uuid};
 use getgpu_settings::{RunOrFail, Wait};
 
-use crate::call::{Call, Origin};
+use crate::call::{CudawrapCall, Origin};
 use crate::choose::{Choice, uuids};
 use crate::granted::{self, Named};
 use crate::granted_wait::WantedDevices;
@@ -31,7 +31,7 @@ pub struct Leased {
 ///
 /// Another program has a device that is named, or the reservation that a device was chosen
 /// from has ended.
-pub fn lease(call: &Call<'_>, choice: Choice) -> Result<Leased, Failure> {
+pub fn lease(call: &CudawrapCall<'_>, choice: Choice) -> Result<Leased, Failure> {
     match choice {
         Choice::Free(claimed, request) => {
             let picked = claimed.picked.into_iter();
@@ -69,7 +69,11 @@ pub fn lease(call: &Call<'_>, choice: Choice) -> Result<Leased, Failure> {
 /// Leases the devices that the grant names, and waits if another program has them. A part
 /// that this process owns already is leased at once; for anything else the queue comes
 /// first.
-fn lease_in_turn(call: &Call<'_>, devices: &[Device], request: &Request) -> Result<Named, Failure> {
+fn lease_in_turn(
+    call: &CudawrapCall<'_>,
+    devices: &[Device],
+    request: &Request,
+) -> Result<Named, Failure> {
     let mut request = request.clone();
     request.filter.grant = Some(uuids(devices));
     let wait = call.settings.longest_wait();
@@ -110,7 +114,7 @@ fn lease_in_turn(call: &Call<'_>, devices: &[Device], request: &Request) -> Resu
     Ok(named)
 }
 
-fn tell_of_others(call: &Call<'_>, named: &Named, devices: &[Device]) {
+fn tell_of_others(call: &CudawrapCall<'_>, named: &Named, devices: &[Device]) {
     if matches!(named, Named::Leased(_)) {
         others::tell(call, devices);
     }
@@ -143,7 +147,7 @@ fn yield_to_queue(
 /// The lease of named devices, or none for a linked program that runs there anyway, which
 /// is said. `by_batch`: no variable names them, but the batch system has given them.
 fn lease_or_run(
-    call: &Call<'_>,
+    call: &CudawrapCall<'_>,
     named: Named,
     request: &Request,
     by_batch: bool,

@@ -6,14 +6,14 @@ use std::ffi::OsString;
 use std::path::Path;
 use std::time::Instant;
 
-use getgpu_choose::{Request, choice::rejection_report, find_lock_file};
+use getgpu_choose::{Request, find_lock_file, pool};
 use getgpu_linux::program_name;
 use getgpu_lock::LockFile;
 use getgpu_model::{Diag, Failure, Visible, visible::hides_all};
 use getgpu_settings::{Environment, Loaded, RunOrFail, Settings};
 
 use crate::at_first_call;
-use crate::call::{Call, Lessee, Origin};
+use crate::call::{CudawrapCall, Lessee, Origin};
 use crate::choose::{free, named};
 use crate::handover::{LaunchSpec, exec};
 use crate::helper;
@@ -109,7 +109,7 @@ fn with_device(
     let settings = &*waiting::settings(settings, rank.as_ref());
     let request = Request::new(settings, environment, grant_ignored)?;
     let lock_file = lock_file(settings, environment, &request, diag)?;
-    let call = Call {
+    let call = CudawrapCall {
         settings,
         environment,
         lock_file: &lock_file,
@@ -148,7 +148,7 @@ fn lock_file(
     find_lock_file(settings, environment, diag, true).map_err(|failure| {
         let pool = helper::node(settings).ask(|node| {
             let inventory = node.inventory(request.look())?;
-            rejection_report::pool(&request.filter, &inventory, request.count).map(drop)
+            pool::candidates(&request.filter, &inventory, request.count).map(drop)
         });
         pool.err().filter(Failure::is_no_gpu).unwrap_or(failure)
     })

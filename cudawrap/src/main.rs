@@ -9,11 +9,11 @@ mod auto;
 mod bind;
 mod call;
 mod choose;
+mod entry;
 mod granted;
 mod granted_wait;
 mod handover;
 mod helper;
-mod invocation;
 mod invoked_path;
 mod launch;
 mod lease;
@@ -48,5 +48,5 @@ pub extern "C" fn main(_count: i32, _arguments: *const *const u8) -> i32 {
     if !startup::has_memory("cudawrap", LEAST_MEMORY) {
         return exit::CUDAWRAP_FAILED;
     }
-    invocation::run()
+    entry::run()
 }

@@ -7,12 +7,11 @@ use std::ffi::{OsStr, OsString};
 use std::path::Path;
 use std::time::Instant;
 
-use getgpu_auto::hook;
 use getgpu_choose::{Request, find_lock_file};
 use getgpu_model::{Diag, Failure, Verbosity, Visible, exit};
 use getgpu_settings::{Environment, Loaded};
 
-use crate::call::{Call, Lessee, Origin};
+use crate::call::{CudawrapCall, Lessee, Origin};
 use crate::choose::choose;
 use crate::handover::{LaunchSpec, exec};
 use crate::launch::{fail, launch, log_refusal};
@@ -28,7 +27,7 @@ use crate::{at_first_call, auto};
 pub fn run(arguments: &[OsString]) -> i32 {
     if arguments
         .get(1)
-        .is_some_and(|word| word == hook::WORKER_OPTION)
+        .is_some_and(|word| word == getgpu_auto::LEASE_WORKER_OPTION)
     {
         return auto::main(&arguments[2..]);
     }
@@ -79,7 +78,7 @@ fn prepare(options: &CudawrapOptions, program: &Path, diag: &Diag) -> Result<Lau
         mps::check(settings, &request)?;
     }
     let lock_file = find_lock_file(settings, &environment, diag, false)?;
-    let call = Call {
+    let call = CudawrapCall {
         settings,
         environment: &environment,
         lock_file: &lock_file,

@@ -5,11 +5,11 @@
 use getgpu_linux::procfs;
 use getgpu_model::{Detail, Device, GpuProcess, Uuid};
 
-use crate::call::Call;
+use crate::call::CudawrapCall;
 use crate::helper;
 
 /// Says who else runs on the devices. What cannot be read is no reason to fail.
-pub fn tell(call: &Call<'_>, devices: &[Device]) {
+pub fn tell(call: &CudawrapCall<'_>, devices: &[Device]) {
     // One rank speaks for all.
     if call.rank.is_some_and(|rank| !rank.first) {
         return;

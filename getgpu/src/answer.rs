@@ -10,7 +10,7 @@ use getgpu_lock::{
 };
 use getgpu_model::{Detail, Failure, Inventory, Kind, Share, Units, Uuid, diag, frameworks, share};
 
-use crate::invocation::{Invocation, node};
+use crate::call::{GetgpuCall, node};
 use crate::options::{Action, Format, Keep};
 
 /// What one look at the node comes to.
@@ -63,7 +63,7 @@ impl Answer {
 /// The form of the answer does not fit the devices, or what they were chosen from has
 /// ended.
 pub fn confirm(
-    call: &Invocation<'_>,
+    call: &GetgpuCall<'_>,
     claimed: Claimed,
     request: &Request,
     inventory: Option<&Inventory>,
@@ -87,7 +87,7 @@ pub fn confirm(
 /// A grant, given by full UUIDs, that this call owns already and all of which is wanted:
 /// nothing is chosen and NVML is not asked. Not in a batch job, which may name to each task
 /// a device that only the first one may open.
-pub fn granted_again(call: &Invocation<'_>, request: &Request) -> Result<Option<Answer>, Failure> {
+pub fn granted_again(call: &GetgpuCall<'_>, request: &Request) -> Result<Option<Answer>, Failure> {
     let plain = call.options.action == Action::Print(None) && call.options.format != Format::Index;
     let plain = plain && !request.filter.share.is_some_and(Share::needs_memory);
     let plain = plain && !request.grant.is_in_batch_job();
@@ -102,7 +102,7 @@ pub fn granted_again(call: &Invocation<'_>, request: &Request) -> Result<Option<
 
 /// Prints devices that this call owns once more. Their reservation goes on, and a second
 /// holder joins it, since the program may outlive what the first one waits for.
-pub fn again(call: &Invocation<'_>, cover: &Cover, value: String) -> Result<Answer, Failure> {
+pub fn again(call: &GetgpuCall<'_>, cover: &Cover, value: String) -> Result<Answer, Failure> {
     call.diag.note(&format!("{value}: yours already"));
     let mut lock = None;
     if call.options.keep != Keep::No {
@@ -124,7 +124,7 @@ pub fn again(call: &Invocation<'_>, cover: &Cover, value: String) -> Result<Answ
 }
 
 /// Prints the devices of reservations that there are.
-pub fn print_again(call: &Invocation<'_>, holders: &[HolderProcess]) -> Result<(), Failure> {
+pub fn print_again(call: &GetgpuCall<'_>, holders: &[HolderProcess]) -> Result<(), Failure> {
     let mut node = node(call.settings);
     if call.options.format == Format::Index {
         node.ask(|node| node.inventory(Detail::Place))?;
@@ -140,7 +140,7 @@ pub fn print_again(call: &Invocation<'_>, holders: &[HolderProcess]) -> Result<(
 /// the GPUs that this process can open. A reservation or a lease of this caller may be of
 /// MIG devices, which have none: a UUID in the place of an index would be taken for one.
 pub fn value<'u>(
-    call: &Invocation<'_>,
+    call: &GetgpuCall<'_>,
     uuids: impl Iterator<Item = &'u Uuid>,
     inventory: Option<&Inventory>,
 ) -> Result<String, Failure> {
@@ -181,7 +181,7 @@ fn check_index(index: usize, inventory: &Inventory) -> Result<(), Failure> {
 }
 
 /// What is printed for devices of which the smallest part is `part`.
-pub fn text(call: &Invocation<'_>, value: &str, part: f64) -> String {
+pub fn text(call: &GetgpuCall<'_>, value: &str, part: f64) -> String {
     match call.options.format {
         Format::Env => format!("export CUDA_VISIBLE_DEVICES={value}\n"),
         Format::Task => {

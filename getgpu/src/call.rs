@@ -1,20 +1,37 @@
-//! What the options of one call ask for, done under the settings in force: settings, the
-//! lock, the request, and then devices are shown, given up or printed.
+//! One call of getgpu: what was typed and what is in force, as data, and what the options ask
+//! for, done: settings, the lock, the request, and then devices are shown, given up or printed.
 
 use std::time::Instant;
 
+use getgpu_ask::Node;
 use getgpu_choose::{Request, find_lock_file, syslog};
-use getgpu_lock::Role;
+use getgpu_lock::{LockFile, Role};
 use getgpu_model::{Diag, Failure, Kind};
+use getgpu_nvml::spawn;
 use getgpu_settings::{Environment, Loaded, Settings, Source};
 
-use crate::invocation::{Invocation, node};
+use crate::obtain::{print, print_tagged};
 use crate::options::{Action, Format, GetgpuOptions, Keep};
-use crate::print::{print, print_tagged};
 use crate::{caller, list, release};
 
+/// One call that prints a device.
+pub struct GetgpuCall<'a> {
+    pub options: &'a GetgpuOptions,
+    pub environment: &'a Environment,
+    pub settings: &'a Settings,
+    pub lock_file: LockFile,
+    pub diag: &'a Diag,
+    /// When it began.
+    pub began: Instant,
+}
+
+/// This node, asked by a fork of this process.
+pub fn node(settings: &Settings) -> Node<'_> {
+    Node::new(settings, |_| spawn::fork_worker())
+}
+
 /// Does what the options ask for, under the settings of files.
-pub fn answer(
+pub fn carry_out(
     options: &GetgpuOptions,
     mut loaded: Loaded,
     environment: &Environment,
@@ -41,7 +58,7 @@ pub fn answer(
         }
         _ => {
             let request = request(options, settings, environment)?;
-            let call = Invocation {
+            let call = GetgpuCall {
                 options,
                 environment,
                 settings,
@@ -94,7 +111,7 @@ fn lease_of(options: &GetgpuOptions) -> Option<i32> {
 }
 
 /// What a call with a request does: shows devices, or prints one.
-fn look_or_print(call: &Invocation<'_>, request: Request) -> Result<(), Failure> {
+fn look_or_print(call: &GetgpuCall<'_>, request: Request) -> Result<(), Failure> {
     let (settings, lock_file) = (call.settings, &call.lock_file);
     match &call.options.action {
         Action::List => list::show(&mut node(settings), request, lock_file, call.options),

@@ -13,7 +13,7 @@ use getgpu_settings::{Environment, Loaded, Settings};
 
 use crate::findings::{Findings, Report};
 use crate::monitor::suspects_file;
-use crate::{check_devices, check_hook, explain, monitor};
+use crate::{check_auto, check_devices, explain, monitor};
 
 /// Looks at everything and prints what was found; the failure is that something is wrong.
 pub fn check(
@@ -30,7 +30,7 @@ pub fn check(
     if let Some(inventory) = &inventory {
         lists(&settings, environment, inventory, &mut findings);
     }
-    check_hook::check(&settings, &mut findings);
+    check_auto::check(&settings, &mut findings);
     programs(directories, &mut findings);
     findings.report(report)
 }

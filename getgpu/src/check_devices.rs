@@ -5,7 +5,7 @@ use std::collections::BTreeMap;
 use std::rc::Rc;
 
 use getgpu_ask::{MEMORY_DECIDES, Node};
-use getgpu_choose::choice::rejection_report;
+use getgpu_choose::pool;
 use getgpu_linux::procfs::namespaces;
 use getgpu_lock::{LockFile, Span, occupancy};
 use getgpu_model::{
@@ -14,9 +14,9 @@ use getgpu_model::{
 };
 use getgpu_settings::Settings;
 
+use crate::call::node;
 use crate::check_health::NodeHealth;
 use crate::findings::Findings;
-use crate::invocation::node;
 
 const SICK_GPU: &str = "nvidia-smi -q shows more; a GPU that is lost needs a reset or a reboot";
 
@@ -115,7 +115,7 @@ fn count_devices(inventory: &Inventory, findings: &mut Findings) {
 /// What to do where GPUs in MIG mode have no devices.
 fn no_mig_devices(make: &str) -> &str {
     if namespaces::in_container() {
-        rejection_report::CONTAINER_WITHOUT_MIG
+        pool::CONTAINER_WITHOUT_MIG
     } else {
         make
     }

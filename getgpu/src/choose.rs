@@ -9,15 +9,15 @@ use getgpu_lock::{OfdLock, Side};
 use getgpu_model::{Device, Failure, Inventory, usable_together};
 
 use crate::answer::{self, Chosen};
+use crate::call::GetgpuCall;
 use crate::explain;
 use crate::indexed::indexed;
-use crate::invocation::Invocation;
 use crate::options::{Action, Format};
 
 const HINT: &str = "an empty CUDA_VISIBLE_DEVICES hides all GPUs and many programs silently fall back to the CPU: use cudawrap -- PROGRAM, or getgpu --wait";
 
 pub fn choose(
-    call: &Invocation<'_>,
+    call: &GetgpuCall<'_>,
     node: &mut Node<'_>,
     request: &mut Request,
 ) -> Result<Chosen, Failure> {
@@ -61,7 +61,7 @@ pub fn choose(
 
 /// Waits for what is not free now; the request then has what this call owns by then.
 pub fn wait_in_queue(
-    call: &Invocation<'_>,
+    call: &GetgpuCall<'_>,
     request: &mut Request,
     node: &mut Node<'_>,
     queueing: Queueing,
@@ -80,7 +80,7 @@ pub fn wait_in_queue(
 }
 
 /// Says how many of the devices one program can use.
-fn warn_of_unusable(call: &Invocation<'_>, claimed: &Claimed, inventory: Option<&Inventory>) {
+fn warn_of_unusable(call: &GetgpuCall<'_>, claimed: &Claimed, inventory: Option<&Inventory>) {
     let devices = || claimed.picked.iter().map(|picked| &picked.device);
     let mig = devices().filter(|device| device.slot.is_some()).count();
     if mig > 1 && inventory.is_some_and(Inventory::first_mig_only) {
@@ -98,7 +98,7 @@ fn warn_of_unusable(call: &Invocation<'_>, claimed: &Claimed, inventory: Option<
 
 /// Says with `--explain` why devices were not taken.
 struct Explained<'a> {
-    call: &'a Invocation<'a>,
+    call: &'a GetgpuCall<'a>,
     request: &'a Request,
 }
 
@@ -114,7 +114,7 @@ impl Explained<'_> {
 
 impl Observer for Explained<'_> {
     fn known(&mut self, inventory: &Inventory, _pool: &[&Device]) -> Result<(), Failure> {
-        let sorted = self.request.filter.sort(inventory);
+        let sorted = self.request.filter.classify(inventory);
         self.lines(explain::outside(&self.request.filter, inventory, &sorted));
         Ok(())
     }

@@ -15,8 +15,8 @@ use nix::poll::{PollFd, PollFlags};
 use nix::sys::signal::SigSet;
 
 use crate::answer::{self, Answer};
+use crate::call::GetgpuCall;
 use crate::holder::{self, Started};
-use crate::invocation::Invocation;
 use crate::options::{Format, Keep};
 use crate::unrelated::warn_of_unrelated;
 
@@ -31,7 +31,7 @@ pub struct Owner<'a> {
 
 /// Starts the holder, prints, and tells the holder how that went.
 pub fn hand_out(
-    call: &Invocation<'_>,
+    call: &GetgpuCall<'_>,
     mut answer: Answer,
     owner: Owner<'_>,
 ) -> Result<(), Failure> {
@@ -61,7 +61,7 @@ pub fn hand_out(
 
 /// Prints, and tells the holder how that went.
 fn print_reserved(
-    call: &Invocation<'_>,
+    call: &GetgpuCall<'_>,
     text: &str,
     note: &str,
     started: Started,
@@ -84,7 +84,7 @@ fn print_reserved(
 
 /// What the holder has to know.
 fn holder_args(
-    call: &Invocation<'_>,
+    call: &GetgpuCall<'_>,
     answer: &Answer,
     owner: &Owner<'_>,
     record: &Record,
@@ -106,7 +106,7 @@ fn holder_args(
 }
 
 /// Whether CUDA_VISIBLE_DEVICES held one of the devices when this call began.
-fn named_before(call: &Invocation<'_>, answer: &Answer) -> bool {
+fn named_before(call: &GetgpuCall<'_>, answer: &Answer) -> bool {
     let entries = match Visible::parse(call.environment.visible.as_deref()) {
         Visible::Entries(entries) => entries,
         Visible::Unset | Visible::Nothing => Vec::new(),
@@ -121,7 +121,7 @@ fn named_before(call: &Invocation<'_>, answer: &Answer) -> bool {
 
 /// What the site's log says.
 fn record<'a>(
-    call: &Invocation<'_>,
+    call: &GetgpuCall<'_>,
     answer: &'a Answer,
     owner: &'a Owner<'_>,
     job: Option<&'a Job>,
@@ -143,7 +143,7 @@ fn record<'a>(
 }
 
 /// When the reservation ends.
-fn until(call: &Invocation<'_>, owner: &Owner<'_>, repeated: bool) -> Until {
+fn until(call: &GetgpuCall<'_>, owner: &Owner<'_>, repeated: bool) -> Until {
     let most = call.settings.max_hold;
     match call.options.keep {
         Keep::Hold(Some(0)) => Until::Released,
@@ -170,7 +170,7 @@ fn until(call: &Invocation<'_>, owner: &Owner<'_>, repeated: bool) -> Until {
 }
 
 /// Says that the site's limit cuts what was asked for.
-fn warn_if_cut(call: &Invocation<'_>, until: &Until) {
+fn warn_if_cut(call: &GetgpuCall<'_>, until: &Until) {
     let asked = match until {
         Until::Released => Some(Duration::ZERO),
         Until::Over(..) => None,
@@ -182,7 +182,7 @@ fn warn_if_cut(call: &Invocation<'_>, until: &Until) {
 }
 
 /// A UUID that appears on a terminal reaches no program by itself.
-fn explain_reservation(call: &Invocation<'_>, text: &str) {
+fn explain_reservation(call: &GetgpuCall<'_>, text: &str) {
     let plain = call.options.keep == Keep::ForProgram && call.options.tag.is_none();
     if plain && call.options.format == Format::Uuid && std::io::stdout().is_terminal() {
         let time = quantity::brief(call.settings.reserve_for);

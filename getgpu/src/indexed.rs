@@ -4,20 +4,20 @@
 use getgpu_ask::{HANGS_OR_SICK, Node};
 use getgpu_choose::{
     Admission, Chooser, Claimed, Decision, IndexOrder, Indexed, Offer, Picked, Request,
-    WITHOUT_GRANT, choice::rejection_report,
+    WITHOUT_GRANT, pool,
 };
 use getgpu_lock::Side;
 use getgpu_model::{Device, Failure, Inventory, Kind};
 
 use crate::answer::{self, Answer, Chosen};
+use crate::call::GetgpuCall;
 use crate::explain;
-use crate::invocation::Invocation;
 use crate::options::Keep;
 
 /// The device of this index, in use or not; claimed if it is free. If it is all that the
 /// grant names and the caller owns it already, it is printed again, as without an INDEX.
 pub fn indexed(
-    call: &Invocation<'_>,
+    call: &GetgpuCall<'_>,
     node: &mut Node<'_>,
     request: &mut Request,
     index: usize,
@@ -58,7 +58,7 @@ pub fn indexed(
 }
 
 /// A device that was named is printed although it cannot be reserved, but never held.
-fn accept_unreserved(call: &Invocation<'_>, why: &str) -> Result<(), Failure> {
+fn accept_unreserved(call: &GetgpuCall<'_>, why: &str) -> Result<(), Failure> {
     match call.options.keep {
         Keep::Hold(_) => {
             let failure = Failure::new(Kind::NoneFree, format!("not held: {why}"));
@@ -81,10 +81,10 @@ fn of_index<'a>(
 ) -> Result<&'a Device, Failure> {
     let order = IndexOrder::of(&request.filter, inventory);
     if order.places.is_empty() && order.ends_at.is_none() {
-        return Err(rejection_report::empty_pool(
+        return Err(pool::empty_pool(
             &request.filter,
             inventory,
-            &request.filter.sort(inventory),
+            &request.filter.classify(inventory),
         ));
     }
     match (order.places.get(index), order.ends_at) {

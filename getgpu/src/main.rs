@@ -10,20 +10,19 @@ mod answer;
 mod call;
 mod caller;
 mod check;
+mod check_auto;
 mod check_devices;
 mod check_health;
-mod check_hook;
 mod choose;
 mod explain;
 mod findings;
 mod hand_out;
 mod holder;
 mod indexed;
-mod invocation;
 mod list;
 mod monitor;
+mod obtain;
 mod options;
-mod print;
 mod release;
 mod run;
 mod shell_command;
@@ -34,7 +33,7 @@ mod unrelated;
 
 use std::ffi::OsString;
 
-use getgpu_ask::WORKER_OPTION;
+use getgpu_ask::NVML_WORKER_OPTION;
 use getgpu_linux::detached::words_behind;
 #[cfg(not(test))]
 use getgpu_linux::startup;
@@ -70,7 +69,10 @@ pub extern "C" fn main(_count: i32, _arguments: *const *const u8) -> i32 {
 fn run_as_called(arguments: &[OsString]) -> i32 {
     if let Some(words) = words_behind(holder_args::OPTION, arguments) {
         holder::main(&words)
-    } else if arguments.get(1).is_some_and(|word| word == WORKER_OPTION) {
+    } else if arguments
+        .get(1)
+        .is_some_and(|word| word == NVML_WORKER_OPTION)
+    {
         run::worker()
     } else if arguments.get(1).is_some_and(|word| word == LEASE_WORD) {
         run::main(&arguments[2..], Role::Lease)

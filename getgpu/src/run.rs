@@ -10,7 +10,7 @@ use getgpu_nvml::serve::serve;
 use getgpu_nvml::spawn;
 use getgpu_settings::{Environment, Loaded};
 
-use crate::call::{answer, put_options};
+use crate::call::{carry_out, put_options};
 use crate::findings::Report;
 use crate::options::{self, Action, GetgpuOptions};
 use crate::{check, monitor, show_config, slurm};
@@ -74,7 +74,7 @@ fn run(options: &GetgpuOptions, environment: &Environment, diag: &Diag) -> Resul
         Action::Monitor(metrics) => return monitor::run(environment, metrics.as_deref(), diag),
         _ => {}
     }
-    answer(options, Loaded::read(environment, None)?, environment, diag)
+    carry_out(options, Loaded::read(environment, None)?, environment, diag)
 }
 
 /// Says what the settings are, and where each comes from.

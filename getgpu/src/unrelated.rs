@@ -8,11 +8,11 @@ use getgpu_linux::procfs::{self, ancestry};
 use getgpu_lock::{Side, Span, holders};
 use getgpu_model::{Detail, Uuid};
 
-use crate::invocation::{Invocation, node};
+use crate::call::{GetgpuCall, node};
 
 /// Prints a line if an unrelated program has the one device that CUDA_VISIBLE_DEVICES
 /// names. What cannot be read is no reason to fail.
-pub fn warn_of_unrelated(call: &Invocation<'_>, device: &Uuid) {
+pub fn warn_of_unrelated(call: &GetgpuCall<'_>, device: &Uuid) {
     let related: HashSet<i32> = ancestry::lineage().iter().map(|(pid, _)| *pid).collect();
     let Some(pid) = programs_on(call, device)
         .into_iter()
@@ -36,7 +36,7 @@ pub fn warn_of_unrelated(call: &Invocation<'_>, device: &Uuid) {
 }
 
 /// The programs that lease the device, and those that NVML shows there.
-fn programs_on(call: &Invocation<'_>, device: &Uuid) -> Vec<i32> {
+fn programs_on(call: &GetgpuCall<'_>, device: &Uuid) -> Vec<i32> {
     let leases = call.lock_file.open().and_then(|probe| {
         let pids = holders::process_ids(&probe, Span::of(device), Side::Lease)?;
         Ok(pids.into_iter().collect::<Vec<i32>>())

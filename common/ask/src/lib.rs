@@ -12,4 +12,4 @@ pub mod nvml_client;
 pub use node::Node;
 pub use nvml_client::rules::{MEMORY_DECIDES, Rules};
 pub use nvml_client::wire::{NvmlQuestion, NvmlRequest};
-pub use nvml_client::{Allowing, HANGS_OR_SICK, Look, WORKER_OPTION, Worker};
+pub use nvml_client::{Allowing, HANGS_OR_SICK, Look, NVML_WORKER_OPTION, Worker};

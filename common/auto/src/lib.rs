@@ -1,11 +1,14 @@
 //! What libcudawrap.so, inside a CUDA program, and the cudawrap that it starts say to each other.
 //!
-//! Start at `hook`: the messages, their socket, and which programs are left alone.
+//! Start at `Message`. `channel` has their socket, and which programs are left alone.
 //!
 //! Invariant: what is loaded into other people's programs links no lock and nothing that chooses. They are not among
 //! the dependencies.
 #![allow(missing_docs)]
 
-pub mod hook;
+mod channel;
 
-pub use hook::{Message, WORKER_OPTION};
+pub use channel::{
+    CALLED, EXCEPT, LEASE_WORKER_OPTION, MANY, Message, ONE, PROBE, VARIABLE, channel,
+    installed_library, leaves_alone, receive, send,
+};

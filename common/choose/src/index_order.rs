@@ -35,7 +35,7 @@ impl<'a> IndexOrder<'a> {
     /// The order of what `filter` leaves. An excluded device has an index, so that draining a
     /// device moves no other. For a filter without what narrows a request.
     pub fn of(filter: &Filter, inventory: &'a Inventory) -> Self {
-        let devices = inventory.devices.iter().zip(filter.sort(inventory));
+        let devices = inventory.devices.iter().zip(filter.classify(inventory));
         let mut devices: Vec<(&Device, Option<Outside>)> = devices
             .filter(|(_, out)| matches!(out, None | Some(Outside::Excluded)))
             .collect();

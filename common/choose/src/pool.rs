@@ -1,12 +1,16 @@
 //! The pool: which devices one call may choose from, and for each other one the reason
 //! why not. Pure. Usable, allowed, not excluded, inside the grant, of the right type.
 
+mod shortage;
+
 use std::cmp::Ordering;
 use std::collections::BTreeMap;
 
 use getgpu_ask::Allowing;
 use getgpu_model::{Detail, Device, Inventory, Selector, Share, Units, Uuid, share};
 use getgpu_settings::{DeviceList, Type};
+
+pub use shortage::{CONTAINER_WITHOUT_MIG, candidates, empty_pool};
 
 /// What narrows the pool.
 #[derive(Clone, Debug, Default)]
@@ -261,7 +265,7 @@ impl Filter {
 
     /// The devices of the pool, in the order of the inventory.
     pub fn pool<'a>(&self, inventory: &'a Inventory) -> impl Iterator<Item = &'a Device> + use<'a> {
-        let sorted = self.sort(inventory);
+        let sorted = self.classify(inventory);
         inventory
             .devices
             .iter()
@@ -272,7 +276,7 @@ impl Filter {
 
     /// Every device with the reason why it is not in the pool, in the order of the
     /// inventory.
-    pub fn sort(&self, inventory: &Inventory) -> Vec<Option<Outside>> {
+    pub fn classify(&self, inventory: &Inventory) -> Vec<Option<Outside>> {
         let mut outside: Vec<_> = inventory
             .devices
             .iter()

@@ -17,7 +17,7 @@ fn inside(filter: &Filter, devices: &[Device]) -> Vec<u32> {
         ..Inventory::default()
     };
     let pool: Vec<u32> = filter.pool(&inventory).map(|device| device.gpu).collect();
-    let outside = filter.sort(&inventory);
+    let outside = filter.classify(&inventory);
     assert_eq!(
         pool.len() + outside.iter().flatten().count(),
         devices.len(),
@@ -101,7 +101,7 @@ fn outside(filter: &Filter, device: &Device) -> Option<Outside> {
         devices,
         ..Inventory::default()
     };
-    filter.sort(&inventory)[0]
+    filter.classify(&inventory)[0]
 }
 
 fn share(text: &str) -> Filter {

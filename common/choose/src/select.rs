@@ -9,7 +9,9 @@ use std::time::Duration;
 use crate::choice::cap;
 use crate::choice::chooser::{ChoiceOutcome, Chooser, Claimed};
 use crate::choice::device_claim::{self, Picked};
-use crate::choice::rejection_report::{self, Rejected, RejectionReport};
+use crate::choice::offer::Rejected;
+use crate::choice::rejection_report::RejectionReport;
+use crate::pool;
 use crate::pool::Portion;
 use crate::queue::lingering::{self, Prospect};
 use crate::queue::{self, Patience, Progress, Search, Waiter};
@@ -160,7 +162,7 @@ impl Selection<'_, '_> {
         if !self.waits() && prospect == Prospect::None {
             return Err(failure);
         }
-        rejection_report::pool(&self.request.filter, &inventory, self.request.count)?;
+        pool::candidates(&self.request.filter, &inventory, self.request.count)?;
         Ok(Selected::Queue(Queueing {
             asked: self.waits(),
             prospect,

@@ -18,7 +18,7 @@ use getgpu_choose::Request;
 use getgpu_model::{CpuSet, Device, Units, Uuid, cpus::mask, reason};
 use getgpu_settings::Settings;
 
-use crate::call::Call;
+use crate::call::CudawrapCall;
 use crate::handover::LaunchSpec;
 use crate::helper;
 use crate::lease::Lease;
@@ -29,7 +29,7 @@ const CPUS: &str = "/sys/devices/system/cpu";
 
 /// The other programs that the CPUs are divided among.
 struct Around<'a> {
-    call: &'a Call<'a>,
+    call: &'a CudawrapCall<'a>,
     /// By which the device was chosen.
     request: &'a Request,
 }
@@ -71,7 +71,12 @@ impl Around<'_> {
 
 /// Binds this process, if that is set. It comes last: whatever is started before is not
 /// bound with it, such as an MPS daemon.
-pub fn join(call: &Call<'_>, ready: &mut LaunchSpec, devices: &[Device], request: &Request) {
+pub fn join(
+    call: &CudawrapCall<'_>,
+    ready: &mut LaunchSpec,
+    devices: &[Device],
+    request: &Request,
+) {
     let diag = call.diag;
     let Some(lease) = ready.lease.as_ref().filter(|_| call.settings.bind) else {
         return;

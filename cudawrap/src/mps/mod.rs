@@ -18,7 +18,7 @@ use getgpu_choose::Request;
 use getgpu_model::{Detail, Device, Failure, Kind};
 use getgpu_settings::Settings;
 
-use crate::call::{Call, Origin};
+use crate::call::{CudawrapCall, Origin};
 use crate::handover::LaunchSpec;
 use crate::helper;
 
@@ -35,7 +35,11 @@ pub fn check(settings: &Settings, request: &Request) -> Result<(), Failure> {
 
 /// Makes a program that has a share of a device a client of the device's daemon, if that
 /// is set.
-pub fn join(call: &Call<'_>, ready: &mut LaunchSpec, devices: &[Device]) -> Result<(), Failure> {
+pub fn join(
+    call: &CudawrapCall<'_>,
+    ready: &mut LaunchSpec,
+    devices: &[Device],
+) -> Result<(), Failure> {
     let (settings, diag) = (call.settings, call.diag);
     // The option has no meaning without a share.
     let typed = matches!(call.origin, Origin::OwnName { mps: true, .. });

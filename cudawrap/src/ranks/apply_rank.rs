@@ -9,7 +9,7 @@ use getgpu_settings::{Settings, Shown};
 
 use super::waiting::{self, Granted};
 use super::{LAUNCHERS, Rank, distribution, launchers};
-use crate::call::Call;
+use crate::call::CudawrapCall;
 
 /// This process's rank, from its environment.
 ///
@@ -43,13 +43,13 @@ pub fn of_linked(diag: &Diag) -> Option<Rank> {
 }
 
 /// Whether the devices have to be known before one is chosen.
-pub fn needs_inventory(call: &Call<'_>) -> bool {
+pub fn needs_inventory(call: &CudawrapCall<'_>) -> bool {
     call.rank.is_some() || call.settings.visible != Shown::One
 }
 
 /// The share of a rank in a grant of one device, of which nothing has to be asked.
 pub fn share_single_device(
-    call: &Call<'_>,
+    call: &CudawrapCall<'_>,
     request: &mut Request,
     device: &Device,
 ) -> Result<(), Failure> {
@@ -66,7 +66,7 @@ pub fn share_single_device(
 }
 
 /// Whether the devices were reserved for, or leased by, this rank alone.
-fn is_ours_alone(call: &Call<'_>, request: &Request, grant: &[Uuid]) -> bool {
+fn is_ours_alone(call: &CudawrapCall<'_>, request: &Request, grant: &[Uuid]) -> bool {
     let owned = request.owned_of(call.lock_file, grant, None).cover();
     owned.is_some_and(|cover| launchers::is_ours_alone(call.lock_file, &cover))
 }
@@ -78,7 +78,11 @@ fn divide(request: &mut Request, share: Option<Share>) {
 }
 
 /// Puts a rank into its place.
-pub fn place(call: &Call<'_>, request: &mut Request, inventory: &Inventory) -> Result<(), Failure> {
+pub fn place(
+    call: &CudawrapCall<'_>,
+    request: &mut Request,
+    inventory: &Inventory,
+) -> Result<(), Failure> {
     let shown = call.settings.visible;
     if shown != Shown::One && request.count > 1 {
         let text = format!(
@@ -112,7 +116,7 @@ pub fn place(call: &Call<'_>, request: &mut Request, inventory: &Inventory) -> R
 }
 
 /// Gives a rank its part of the devices that ranks divide, and says which is nearest.
-fn place_rank(call: &Call<'_>, rank: &Rank, request: &mut Request, listed: &[Uuid]) {
+fn place_rank(call: &CudawrapCall<'_>, rank: &Rank, request: &mut Request, listed: &[Uuid]) {
     let settings = call.settings;
     // Whose devices are divided: those of a grant, and all of the node only if the user
     // asks for that.

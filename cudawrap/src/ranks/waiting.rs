@@ -10,7 +10,7 @@ use getgpu_model::{Device, Failure, Kind, Share, UNITS};
 use getgpu_settings::{Settings, Wait};
 
 use super::{Rank, launchers};
-use crate::call::{Call, Origin};
+use crate::call::{CudawrapCall, Origin};
 
 /// The settings of a process that may be a rank with others beside it: then no `wait` of
 /// files and variables applies.
@@ -32,7 +32,7 @@ pub fn settings<'s>(settings: &'s Settings, rank: Option<&Rank>) -> Cow<'s, Sett
 ///
 /// The line that reserves for all of them.
 pub fn check(
-    call: &Call<'_>,
+    call: &CudawrapCall<'_>,
     rank: &Rank,
     request: &Request,
     devices: &[&Device],
@@ -100,7 +100,7 @@ fn served(rank: &Rank, devices: &[&Device], share: Option<Share>, count: usize) 
 
 /// What a person can do for ranks of which one has no device. `pool`: the devices that
 /// there are.
-pub fn hint(call: &Call<'_>, rank: &Rank, pool: usize, granted: Granted) -> String {
+pub fn hint(call: &CudawrapCall<'_>, rank: &Rank, pool: usize, granted: Granted) -> String {
     if granted == Granted::Devices {
         let is_asked = call.settings.share.is_some() || call.settings.count > 1;
         return if is_asked {

@@ -245,7 +245,7 @@ fn collect(
     // The list is shown as the site has it, also to a job whose grant goes beyond it.
     let list = allowed::allowed(node.settings())?;
     let probe = lock_file.open()?;
-    let sorted = request.filter.sort(&inventory);
+    let sorted = request.filter.classify(&inventory);
     let mut rows = Vec::new();
     let (held, is_held_elsewhere) = holdings(lock_file, &probe, &inventory)?;
     let devices: Vec<&Device> = inventory.devices.iter().collect();

@@ -68,7 +68,7 @@ pub fn run(interval: Duration, look: impl Fn() -> Vec<u8>) -> Result<(), Failure
             if !event::poll(wait).map_err(failed)? {
                 continue;
             }
-            match view.answer(&event::read().map_err(failed)?) {
+            match view.act_on(&event::read().map_err(failed)?) {
                 KeyAction::Quit => return Ok(()),
                 KeyAction::Look => break,
                 KeyAction::Draw => view.draw(interval).map_err(failed)?,
@@ -114,7 +114,7 @@ struct WatchView {
 }
 
 impl WatchView {
-    fn answer(&mut self, event: &Event) -> KeyAction {
+    fn act_on(&mut self, event: &Event) -> KeyAction {
         let Event::Key(KeyEvent {
             code, modifiers, ..
         }) = event
@@ -215,7 +215,7 @@ mod tests {
             ..WatchView::default()
         };
         let mut press = |code| {
-            let next = view.answer(&Event::Key(KeyEvent::new(code, KeyModifiers::NONE)));
+            let next = view.act_on(&Event::Key(KeyEvent::new(code, KeyModifiers::NONE)));
             (next, view.top)
         };
         assert_eq!(press(KeyCode::Down), (KeyAction::Draw, 1));

@@ -12,7 +12,7 @@ use getgpu_settings::{IdleAction, Settings};
 use super::held::{HeldDevice, HeldDevices};
 use super::notice::{self, What};
 use super::spell::{self, Notice};
-use crate::invocation::node;
+use crate::call::node;
 use crate::release;
 
 /// Looks at everything that has a limit.

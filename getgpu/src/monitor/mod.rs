@@ -21,7 +21,7 @@ use getgpu_lock::{LockFile, OfdLock};
 use getgpu_model::{Detail, Diag, Failure, Inventory, Kind, Uuid, reason};
 use getgpu_settings::{Environment, Loaded, Log, Settings};
 
-use crate::invocation::node;
+use crate::call::node;
 use crate::list::{self, WatchedDevice};
 use held::HeldDevices;
 use short_leases::LeaseEnds;

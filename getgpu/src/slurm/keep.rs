@@ -10,7 +10,7 @@ use getgpu_settings::{Environment, SlurmTaken};
 use super::task_prolog::{Denied, SlurmTask, show};
 use super::tell::{self, Who};
 use super::{Context, part, variable};
-use crate::invocation::node;
+use crate::call::node;
 use crate::options::Format;
 
 impl SlurmTask<'_> {

@@ -36,7 +36,7 @@ pub fn reserve(
     format: Format,
 ) -> Result<(), Failure> {
     options.format = format;
-    call::answer(&options, context.loaded.clone(), environment, &DIAG)
+    call::carry_out(&options, context.loaded.clone(), environment, &DIAG)
 }
 
 /// Prints the lines for the part that a prolog has reserved under a tag; whether there is
@@ -45,7 +45,7 @@ pub fn print_reserved(context: &Context, tag: &str) -> Result<bool, Failure> {
     let words = ["-q", "--tag", tag, "--format", "task"].map(Into::into);
     let mut options = options::parse(words.into_iter())?;
     options.role = Role::JobPart;
-    let printed = call::answer(
+    let printed = call::carry_out(
         &options,
         context.loaded.clone(),
         &context.environment,

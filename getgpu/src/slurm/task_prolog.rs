@@ -4,7 +4,6 @@
 
 use std::path::Path;
 
-use getgpu_auto::hook;
 use getgpu_model::{Failure, Kind, diag::print, exit};
 use getgpu_settings::SlurmTasks;
 
@@ -134,7 +133,7 @@ impl SlurmTask<'_> {
 
     /// Nothing is given to the task.
     fn leave_alone(&self) -> Result<(), Denied> {
-        let library = hook::installed_library();
+        let library = getgpu_auto::installed_library();
         match library {
             Some(library) if self.loads_library() => show(&injection(&library)),
             _ => Ok(()),

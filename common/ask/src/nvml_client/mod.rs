@@ -31,7 +31,7 @@ pub use silent_gpus::SilentGpus;
 
 /// The hidden first argument that makes getgpu the process that asks NVML, on descriptor
 /// 0.
-pub const WORKER_OPTION: &str = "--nvml-worker";
+pub const NVML_WORKER_OPTION: &str = "--nvml-worker";
 
 /// How a program starts the process that asks NVML.
 pub type StartWorker = fn(&Settings) -> Result<Worker, Failure>;

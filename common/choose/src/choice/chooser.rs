@@ -8,11 +8,12 @@ use std::time::{Duration, Instant};
 
 use crate::choice::cap::{Admission, Guard};
 pub use crate::choice::device_claim::Picked;
+use crate::choice::offer::{self, Offer, Rejected};
 use crate::choice::policy::{Candidate, Preference};
-use crate::choice::rejection_report::{self, Offer, Rejected};
 use crate::choice::round::Round;
 use crate::choice::sampling::SlotSampler;
 use crate::choice::{cap, device_claim, sampling};
+use crate::pool;
 use crate::request::Request;
 use getgpu_ask::Node;
 use getgpu_lock::{Claim, Level, LockFile, Occupancy, OfdLock, Side, Span, layout, occupancy};
@@ -117,7 +118,7 @@ impl Chooser<'_, '_> {
         inventory: &Inventory,
     ) -> Result<ChoiceOutcome, Failure> {
         let count = self.request.count;
-        let pool = rejection_report::pool(&self.request.filter, inventory, count)?;
+        let pool = pool::candidates(&self.request.filter, inventory, count)?;
         let share = self.request.filter.share.is_some();
         let gate = if count > 1 || share {
             self.gate()?
@@ -315,7 +316,7 @@ impl Chooser<'_, '_> {
         if occupancy::seen(probe, Span::of(&device.uuid))?.is_some() {
             return Ok(Some(Rejected::Taken));
         }
-        Ok(rejection_report::objection(
+        Ok(offer::objection(
             self.node.nvml()?.usage(device, Detail::Uuid)?,
         ))
     }
@@ -368,7 +369,7 @@ impl Chooser<'_, '_> {
             return Ok(Offer::Available(claim));
         }
         let usage = self.node.nvml()?.usage(device, Detail::Uuid)?;
-        Ok(match rejection_report::objection(usage) {
+        Ok(match offer::objection(usage) {
             None => Offer::Available(claim),
             // Another sharer may have begun while NVML was asked: then it is this one that
             // makes it busy.

@@ -2,7 +2,7 @@
 //! whether its users allow another one. NVML is not asked here; a claim that is given
 //! back keeps others away while it is.
 
-use crate::choice::rejection_report::{Offer, Rejected};
+use crate::choice::offer::{Offer, Rejected};
 use crate::pool::Portion;
 use crate::request::Request;
 use getgpu_lock::{

@@ -4,7 +4,7 @@
 use std::collections::HashMap;
 
 use super::device_claim::Picked;
-use super::rejection_report::Rejected;
+use super::offer::Rejected;
 use getgpu_model::Device;
 
 /// One choice in the making.

@@ -3,7 +3,7 @@
 
 use serde::Serialize;
 
-use getgpu_auto::WORKER_OPTION;
+use getgpu_auto::LEASE_WORKER_OPTION;
 use getgpu_linux::{CommandLines, Stat, procfs};
 use getgpu_lock::{Held, OfdLock, holders, layout};
 use getgpu_model::Failure;
@@ -56,10 +56,10 @@ pub fn queued(probe: &OfdLock) -> Result<Vec<Queued>, Failure> {
 }
 
 /// The process that is to have the device, and its command: a program at its first CUDA
-/// call has another process wait for it (`hook`).
+/// call has another process wait for it (`getgpu_auto`).
 fn waits_for(stat: &Stat, words: &[String]) -> (i32, String) {
     match words {
-        [_, option, pid, program, ..] if option == WORKER_OPTION => {
+        [_, option, pid, program, ..] if option == LEASE_WORKER_OPTION => {
             (pid.parse().unwrap_or(stat.pid), program.clone())
         }
         [] => (stat.pid, stat.comm.clone()),
@@ -93,7 +93,13 @@ mod tests {
             waits_for(&stat, &words)
         };
         assert_eq!(
-            shown(&["cudawrap", WORKER_OPTION, "77", "/opt/app", "one-thread"]),
+            shown(&[
+                "cudawrap",
+                LEASE_WORKER_OPTION,
+                "77",
+                "/opt/app",
+                "one-thread"
+            ]),
             (77, "/opt/app".to_owned())
         );
         assert_eq!(

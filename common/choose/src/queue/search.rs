@@ -11,8 +11,10 @@ use super::lingering::{self, Prospect};
 use super::outlook::Outlook;
 use super::{Availability, Seeker, Tried};
 use crate::choice::chooser::{ChoiceOutcome, Chooser, Claimed};
-use crate::choice::rejection_report::{self, Offer, Rejected, RejectionReport};
+use crate::choice::offer::{Offer, Rejected};
+use crate::choice::rejection_report::RejectionReport;
 use crate::choice::{cap, device_claim};
+use crate::pool;
 use crate::request::Request;
 use getgpu_ask::Node;
 use getgpu_linux::BlockedSignals;
@@ -89,7 +91,7 @@ impl<'a, 'n> Search<'a, 'n> {
             self.request.filter.excluded = allowed::excluded(&loaded.settings);
         }
         let (filter, count) = (&self.request.filter, self.request.count);
-        rejection_report::pool(filter, &self.inventory, count).map(drop)
+        pool::candidates(filter, &self.inventory, count).map(drop)
     }
 
     /// One choice, with a session of its own that ends with the answer.
@@ -248,7 +250,7 @@ impl Seeker for Search<'_, '_> {
     fn in_vain(&mut self, probe: &OfdLock, waited: Duration) -> Failure {
         // All were drained meanwhile.
         if let Err(failure) =
-            rejection_report::pool(&self.request.filter, &self.inventory, self.request.count)
+            pool::candidates(&self.request.filter, &self.inventory, self.request.count)
         {
             return failure;
         }

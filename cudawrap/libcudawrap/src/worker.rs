@@ -7,7 +7,7 @@ use std::os::fd::{AsFd, AsRawFd, OwnedFd};
 use std::path::Path;
 use std::time::{Duration, Instant};
 
-use getgpu_auto::{Message, hook};
+use getgpu_auto::Message;
 use getgpu_linux::{ChildPlan, descriptors::socket_pair, poll, procfs::fdinfo, sys, unseen_child};
 use getgpu_model::{Failure, Kind, reason};
 use nix::errno::Errno;
@@ -51,14 +51,14 @@ impl Question<'_> {
                 "children of this program are in another pid namespace (see unshare --fork)",
             ));
         }
-        let (answers, theirs) = hook::channel().map_err(|e| self.failed(&reason(&e)))?;
+        let (answers, theirs) = getgpu_auto::channel().map_err(|e| self.failed(&reason(&e)))?;
         let (lines, errors) =
             socket_pair(SockType::Stream).map_err(|e| self.failed(&reason(&e)))?;
         let words = self.words();
         let without: &[&str] = if self.again {
-            &[hook::VARIABLE, "CUDA_VISIBLE_DEVICES"]
+            &[getgpu_auto::VARIABLE, "CUDA_VISIBLE_DEVICES"]
         } else {
-            &[hook::VARIABLE]
+            &[getgpu_auto::VARIABLE]
         };
         let plan = ChildPlan::new(self.cudawrap, &words, without);
         let child = unseen_child::start(&plan, &theirs, Some(&errors))
@@ -76,13 +76,13 @@ impl Question<'_> {
     /// How cudawrap is called.
     fn words(&self) -> [OsString; 6] {
         let threads = if thread::others() {
-            hook::MANY
+            getgpu_auto::MANY
         } else {
-            hook::ONE
+            getgpu_auto::ONE
         };
         [
             "cudawrap".into(),
-            hook::WORKER_OPTION.into(),
+            getgpu_auto::LEASE_WORKER_OPTION.into(),
             std::process::id().to_string().into(),
             self.program.into(),
             threads.into(),
@@ -118,7 +118,7 @@ impl Question<'_> {
             if !answered {
                 continue;
             }
-            let why = match hook::receive(answers) {
+            let why = match getgpu_auto::receive(answers) {
                 Ok(Some((Message::Limit(limit), _))) => {
                     deadline = limit.map(|limit| Instant::now() + limit);
                     continue;

@@ -5,7 +5,6 @@
 
 use std::path::Path;
 
-use getgpu_auto::hook;
 use getgpu_linux::ReaderChild;
 use getgpu_model::reason;
 use getgpu_nvml::spawn::seclude;
@@ -22,7 +21,7 @@ const NOT_CALLED: &str = "not-called";
 /// Asks, and notes what it found.
 pub fn check(settings: &Settings, findings: &mut Findings) {
     let what = "first call";
-    let Some(library) = hook::installed_library() else {
+    let Some(library) = getgpu_auto::installed_library() else {
         findings.fine(
             what,
             "libcudawrap.so is not installed: programs that are not wrapped get no device",
@@ -73,13 +72,13 @@ fn probe(library: &Path) -> String {
     seclude();
     // SAFETY: this process has one thread, so no other reads the environment meanwhile.
     unsafe {
-        std::env::set_var(hook::VARIABLE, library);
-        std::env::set_var(hook::PROBE, "1");
+        std::env::set_var(getgpu_auto::VARIABLE, library);
+        std::env::set_var(getgpu_auto::PROBE, "1");
     }
     let Some(status) = initialize() else {
         return NO_DRIVER.to_owned();
     };
-    let called = std::env::var_os(hook::CALLED).is_some();
+    let called = std::env::var_os(getgpu_auto::CALLED).is_some();
     format!("{} {status}", if called { CALLED } else { NOT_CALLED })
 }
 

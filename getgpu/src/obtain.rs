@@ -13,10 +13,10 @@ use getgpu_lock::{HolderProcess, OfdLock, Tag};
 use getgpu_model::{Failure, Kind, Visible};
 
 use crate::answer::{self, Answer, Chosen};
+use crate::call::{GetgpuCall, node};
 use crate::caller;
 use crate::choose::{choose, wait_in_queue};
 use crate::hand_out::{Owner, hand_out};
-use crate::invocation::{Invocation, node};
 use crate::options::Keep;
 use crate::tag;
 
@@ -33,7 +33,7 @@ enum Obtained {
 }
 
 /// Prints a device.
-pub fn print(call: &Invocation<'_>, mut request: Request) -> Result<(), Failure> {
+pub fn print(call: &GetgpuCall<'_>, mut request: Request) -> Result<(), Failure> {
     let caller: LazyCell<Process> = LazyCell::new(caller::find);
     let held = held(call, &caller)?;
     if request.grant.visible == Visible::Nothing {
@@ -72,7 +72,7 @@ pub fn print(call: &Invocation<'_>, mut request: Request) -> Result<(), Failure>
 }
 
 /// Prints what is reserved under a tag.
-pub fn print_tagged(call: &Invocation<'_>, name: &str) -> Result<(), Failure> {
+pub fn print_tagged(call: &GetgpuCall<'_>, name: &str) -> Result<(), Failure> {
     let role = call.options.role;
     answer::print_again(call, &tag::find(&call.lock_file, name, role)?)
 }
@@ -80,7 +80,7 @@ pub fn print_tagged(call: &Invocation<'_>, name: &str) -> Result<(), Failure> {
 /// Devices for the request, at once or after waiting; `turn` is this call's turn at its
 /// tag.
 fn obtain(
-    call: &Invocation<'_>,
+    call: &GetgpuCall<'_>,
     request: &mut Request,
     caller: &LazyCell<Process>,
     tag: Option<&Tag>,
@@ -110,7 +110,7 @@ fn obtain(
 
 /// The process that `--hold` names. Without a name it is the caller, if there is one
 /// that can be waited for.
-fn held(call: &Invocation<'_>, caller: &LazyCell<Process>) -> Result<Option<Process>, Failure> {
+fn held(call: &GetgpuCall<'_>, caller: &LazyCell<Process>) -> Result<Option<Process>, Failure> {
     match call.options.keep {
         Keep::Hold(Some(0)) if !namespaces::is_host_root() => {
             let failure = Failure::new(
@@ -131,7 +131,7 @@ fn held(call: &Invocation<'_>, caller: &LazyCell<Process>) -> Result<Option<Proc
 
 /// Waits for this call's turn at its tag; without one there is nothing to wait for.
 fn enter(
-    call: &Invocation<'_>,
+    call: &GetgpuCall<'_>,
     tag: Option<&Tag>,
     request: &Request,
 ) -> Result<tag::TagEntry, Failure> {
@@ -142,7 +142,7 @@ fn enter(
 
 /// A choice; made once more if a sibling has reserved the grant for us all meanwhile.
 fn choose_or_queue(
-    call: &Invocation<'_>,
+    call: &GetgpuCall<'_>,
     node: &mut Node<'_>,
     request: &mut Request,
     caller: &LazyCell<Process>,
@@ -166,7 +166,7 @@ fn choose_or_queue(
 /// Re-checks for 200 ms whether a sibling has just reserved this grant: of tasks that
 /// were granted one device and ask for it at one instant, one is just reserving it.
 /// NVML is not open meanwhile.
-fn reserved_by_sibling(call: &Invocation<'_>, request: &Request) -> bool {
+fn reserved_by_sibling(call: &GetgpuCall<'_>, request: &Request) -> bool {
     let Some(grant) = request.filter.grant.as_deref() else {
         return false;
     };

@@ -6,7 +6,6 @@ use std::ffi::{CStr, CString};
 use std::path::Path;
 use std::sync::atomic::{AtomicBool, Ordering};
 
-use getgpu_auto::hook;
 use getgpu_linux::{
     descriptors::{highest, keep_open, lowest},
     procfs, program_name, sys,
@@ -25,15 +24,17 @@ static HIDDEN: AtomicBool = AtomicBool::new(false);
 
 /// Gives the program a device, unless it has one or is to be left alone.
 pub fn attach(diag: &Diag) -> GateOutcome {
-    if std::env::var_os(hook::PROBE).is_some() {
-        thread::set_variable(&CString::new(hook::CALLED).unwrap_or_default(), c"1");
+    if std::env::var_os(getgpu_auto::PROBE).is_some() {
+        thread::set_variable(&CString::new(getgpu_auto::CALLED).unwrap_or_default(), c"1");
         return GateOutcome::Final;
     }
     // Nonsense in the variable never keeps a program from its device.
     let disabled = env_flags::is_on("CUDAWRAP_DISABLE").unwrap_or(false);
     let program = procfs::executable("self").unwrap_or_default();
     let name = program_name(&program);
-    let is_excepted = hook::EXCEPT.iter().any(|pattern| matches(pattern, &name));
+    let is_excepted = getgpu_auto::EXCEPT
+        .iter()
+        .any(|pattern| matches(pattern, &name));
     if sys::secure_execution() || disabled || is_excepted {
         return GateOutcome::Final;
     }
@@ -42,7 +43,7 @@ pub fn attach(diag: &Diag) -> GateOutcome {
         Ok(settings) => settings,
         Err(failure) => return without(AutoNone::Hide, &failure, diag),
     };
-    if hook::leaves_alone(&name, &settings) {
+    if getgpu_auto::leaves_alone(&name, &settings) {
         return GateOutcome::Final;
     }
     // A variable that this library has emptied counts as not set.

@@ -44,7 +44,7 @@ pub fn leaves_alone(name: &str, settings: &Settings) -> bool {
 /// The hidden first argument that makes cudawrap find a device for another process. Its
 /// pid, its program, [`MANY`] or [`ONE`], and the locks that it holds follow; standard
 /// input is the socket.
-pub const WORKER_OPTION: &str = "--lease-worker";
+pub const LEASE_WORKER_OPTION: &str = "--lease-worker";
 /// The program has one thread, so that any variable may be set in it.
 pub const ONE: &str = "one-thread";
 /// It has several: CUDA_VISIBLE_DEVICES alone is set.

@@ -1,0 +1,58 @@
+//! What can be had of one device, and if nothing, why. Pure.
+
+use getgpu_model::{Activity, Usage};
+
+/// What can be had of one device.
+#[derive(Debug)]
+pub enum Offer<T> {
+    Available(T),
+    Rejected(Rejected),
+}
+
+impl<T> Offer<T> {
+    pub fn is_available(&self) -> bool {
+        matches!(self, Self::Available(_))
+    }
+}
+
+/// Why a device was not taken.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum Rejected {
+    /// Leased or reserved.
+    Taken,
+    /// Another call had claimed it tentatively.
+    Tentative,
+    /// It is free, and with it there are still fewer than are wanted.
+    TooFew,
+    /// Less of it is free than the share that is wanted.
+    NoRoom,
+    /// NVML shows it in use.
+    Busy(String),
+    /// NVML would not tell.
+    Unknown(String),
+    /// CUDA cannot or should not start there.
+    Unhealthy(String),
+}
+
+impl Rejected {
+    /// Whether the reason is what others hold on the lock.
+    pub fn is_locks(&self) -> bool {
+        matches!(self, Self::Taken | Self::Tentative | Self::NoRoom)
+    }
+
+    /// Whether the reason is what NVML said, or that it said nothing.
+    pub fn is_nvmls(&self) -> bool {
+        matches!(self, Self::Busy(_) | Self::Unknown(_) | Self::Unhealthy(_))
+    }
+}
+
+/// Why a device with this use is not free; none if it is idle.
+pub fn objection(usage: Usage) -> Option<Rejected> {
+    let reason = usage.reason.unwrap_or_default();
+    match usage.activity {
+        Activity::Idle => None,
+        Activity::Busy => Some(Rejected::Busy(reason)),
+        Activity::Unknown => Some(Rejected::Unknown(reason)),
+        Activity::Unhealthy => Some(Rejected::Unhealthy(reason)),
+    }
+}
