@@ -29,9 +29,9 @@ pub struct CoverCandidate {
     pub devices: Vec<(Uuid, Units)>,
     /// Generations from this process up to the one that it was made for; `usize::MAX` for
     /// one that is no ancestor.
-    pub distance: usize,
+    pub(crate) distance: usize,
     /// Another program has a lease on its units.
-    pub in_use: bool,
+    pub(crate) in_use: bool,
 }
 
 impl CoverCandidate {
@@ -57,17 +57,17 @@ impl CoverCandidate {
 }
 
 /// What the call asks for.
-pub struct OwnershipQuestion<'a> {
+pub(crate) struct OwnershipQuestion<'a> {
     /// The devices of the grant.
     pub grant: &'a [Uuid],
     /// The grant names them by their full UUIDs, as getgpu prints them.
-    pub by_uuid: bool,
+    pub(crate) by_uuid: bool,
     /// How many different devices.
     pub count: usize,
     /// Whether a share of each is asked for.
     pub share: bool,
     /// Whether all of these units of a device are wanted, and not a part of them.
-    pub wants_all: &'a dyn Fn(&Uuid, &Units) -> bool,
+    pub(crate) wants_all: &'a dyn Fn(&Uuid, &Units) -> bool,
 }
 
 /// Which parts of a grant's devices this call owns already.
@@ -104,7 +104,7 @@ impl Decision {
 /// Decides. A lease comes before a reservation, since a program that runs under a lease
 /// was given just that. Of several reservations the one made for the nearest ancestor
 /// comes first, then one that is not used yet, then the smallest.
-pub fn decide(question: &OwnershipQuestion<'_>, candidates: &[CoverCandidate]) -> Decision {
+pub(crate) fn decide(question: &OwnershipQuestion<'_>, candidates: &[CoverCandidate]) -> Decision {
     let covering: Vec<(&CoverCandidate, Cover)> = candidates
         .iter()
         .filter_map(|candidate| Some((candidate, cover(candidate, question.grant)?)))
@@ -236,7 +236,7 @@ impl Cover {
 /// decides.
 ///
 /// `lease_of`: a process that asks for a lease of its own (`HolderArgs::is_lease_beside`).
-pub fn of_grant(
+pub(crate) fn of_grant(
     lock_file: &LockFile,
     question: &OwnershipQuestion<'_>,
     lease_of: Option<i32>,

@@ -15,7 +15,7 @@ pub use shortage::{CONTAINER_WITHOUT_MIG, candidates, empty_pool};
 /// What narrows the pool.
 #[derive(Clone, Debug, Default)]
 pub struct Filter {
-    pub kind: Type,
+    pub(crate) kind: Type,
     /// The site's list; none: all are allowed.
     pub allowed: Option<DeviceList>,
     /// Devices that are never chosen.
@@ -25,11 +25,11 @@ pub struct Filter {
     /// The devices of the grant; none: no grant.
     pub grant: Option<Vec<Uuid>>,
     /// What a person can do where the grant leaves too little, as a hint.
-    pub grant_remedy: &'static str,
+    pub(crate) grant_remedy: &'static str,
     /// MIG profiles; empty: any.
-    pub profiles: Vec<String>,
+    pub(crate) profiles: Vec<String>,
     /// The least memory, in bytes, of a device or of the share of it.
-    pub min_memory: Option<u64>,
+    pub(crate) min_memory: Option<u64>,
     /// The part of each device that is wanted; none: all of it.
     pub share: Option<Share>,
     /// The share comes from a settings file and says how much of a device is wanted: a
@@ -37,7 +37,7 @@ pub struct Filter {
     /// asked for by this call, and divides such a part.
     pub share_by_default: bool,
     /// GPUs, or devices; empty: any.
-    pub gpus: Vec<Selector>,
+    pub(crate) gpus: Vec<Selector>,
     /// Where files set what narrows the pool: `path:line`, by setting.
     pub places: BTreeMap<&'static str, String>,
 }
@@ -131,20 +131,20 @@ impl Filter {
     }
 
     /// ``setting `count` in /etc/getgpu/config.toml:3``, if a file sets it.
-    pub fn place(&self, setting: &str) -> Option<String> {
+    pub(crate) fn place(&self, setting: &str) -> Option<String> {
         let place = self.places.get(setting)?;
         Some(format!("setting `{setting}` in {place}"))
     }
 
     /// Whether a random slot may be drawn: nothing narrows the pool but what a device's
     /// UUID alone can tell.
-    pub fn is_open(&self) -> bool {
+    pub(crate) fn is_open(&self) -> bool {
         let lists = self.allowed.is_none() && self.grant.is_none() && !self.excluded.needs_place();
         lists && self.gpus.is_empty() && !self.by_size()
     }
 
     /// The NVML indices of the GPUs asked for, if all of them go by their index.
-    pub fn gpu_indices(&self) -> Option<Vec<u32>> {
+    pub(crate) fn gpu_indices(&self) -> Option<Vec<u32>> {
         let index = |gpu: &Selector| match gpu {
             Selector::Index(index) => Some(*index),
             _ => None,
@@ -153,12 +153,12 @@ impl Filter {
     }
 
     /// Whether sizes of devices decide, so that the smallest that fits goes first.
-    pub fn by_size(&self) -> bool {
+    pub(crate) fn by_size(&self) -> bool {
         !self.profiles.is_empty() || self.min_memory.is_some()
     }
 
     /// How much has to be known of each device.
-    pub fn detail(&self) -> Detail {
+    pub(crate) fn detail(&self) -> Detail {
         let sizes = self.by_size() || self.share.is_some_and(Share::needs_memory);
         if sizes { Detail::Size } else { Detail::Place }
     }
@@ -254,7 +254,7 @@ impl Filter {
 
     /// Whether a device that was drawn alone is in the pool. `Auto` takes no whole GPU
     /// here: that needs a look at all.
-    pub fn takes(&self, device: &Device) -> bool {
+    pub(crate) fn takes(&self, device: &Device) -> bool {
         let kind = match self.kind {
             Type::Auto | Type::Mig => device.slot.is_some(),
             Type::Gpu => device.slot.is_none(),

@@ -24,7 +24,7 @@ pub struct HelpText {
 }
 
 /// The widest help, and how wide it is where there is no terminal.
-pub const WIDEST: usize = 100;
+pub(crate) const WIDEST: usize = 100;
 
 /// Which help is asked for.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]

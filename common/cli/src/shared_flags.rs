@@ -16,19 +16,19 @@ pub struct Choosing {
     pub kind: Option<String>,
     /// N different devices, separated by commas; all or none
     #[arg(long, short = 'n', value_name = "N")]
-    pub count: Option<String>,
+    pub(crate) count: Option<String>,
     /// Only MIG devices with this profile (1g.10gb), the smallest first; may be repeated
     #[arg(long, value_name = "NAME")]
-    pub profile: Vec<String>,
+    pub(crate) profile: Vec<String>,
     /// Only devices (with --share: shares) with at least SIZE of memory (10G is 10 GiB), the
     /// smallest first
     #[arg(long, value_name = "SIZE")]
-    pub min_memory: Option<String>,
+    pub(crate) min_memory: Option<String>,
     /// Only devices on this GPU: its NVML index or UUID; may be repeated
     #[arg(long, value_name = "GPU")]
-    pub gpu: Vec<String>,
+    pub(crate) gpu: Vec<String>,
     #[arg(long, value_name = "POLICY", help = policy_words!())]
-    pub policy: Option<String>,
+    pub(crate) policy: Option<String>,
     /// Ignore an inherited CUDA_VISIBLE_DEVICES
     #[arg(long)]
     pub ignore_grant: bool,
@@ -39,10 +39,10 @@ pub struct Choosing {
     /// (--wait=30, -w 1.5m, -w 2h)
     #[arg(long, value_name = "TIME", num_args = 0..=1, require_equals = true)]
     #[arg(default_missing_value = "forever", help_heading = SHARE)]
-    pub wait: Option<String>,
+    pub(crate) wait: Option<String>,
     /// The same as --wait=TIME
     #[arg(short = 'w', value_name = "TIME", conflicts_with = "wait", help_heading = SHARE)]
-    pub wait_letter: Option<String>,
+    pub(crate) wait_letter: Option<String>,
 }
 
 /// Heading of the options that share and wait.

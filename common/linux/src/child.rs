@@ -22,7 +22,7 @@ const LONGEST_PAUSE: Duration = Duration::from_millis(1);
 /// # Safety
 ///
 /// Unless this process has one thread, the child makes system calls alone.
-pub unsafe fn clone_process(exit_signal: libc::c_int) -> nix::Result<libc::pid_t> {
+pub(crate) unsafe fn clone_process(exit_signal: libc::c_int) -> nix::Result<libc::pid_t> {
     // SAFETY: without flags no memory is shared; what the child may do is the caller's
     // promise.
     let pid = unsafe { libc::syscall(libc::SYS_clone, exit_signal, 0, 0, 0, 0) };

@@ -31,7 +31,7 @@ pub fn socket_pair(kind: SockType) -> io::Result<(OwnedFd, OwnedFd)> {
 }
 
 /// A close-on-exec copy at the lowest free number from `lowest` on.
-pub fn at_least(fd: &OwnedFd, lowest: i32) -> io::Result<OwnedFd> {
+pub(crate) fn at_least(fd: &OwnedFd, lowest: i32) -> io::Result<OwnedFd> {
     let copy = fcntl(fd, FcntlArg::F_DUPFD_CLOEXEC(lowest))?;
     Ok(crate::sys::own_fd(copy))
 }

@@ -69,7 +69,7 @@ pub fn chain(path: &Path) -> Chain {
 impl Chain {
     /// The links: every hop but the file at the end, whose own directory does not count
     /// as a place in PATH; a file under another name stands for a link.
-    pub fn links(&self) -> &[PathBuf] {
+    pub(crate) fn links(&self) -> &[PathBuf] {
         let links = self.hops.len().saturating_sub(1).max(1);
         self.hops.get(..links).unwrap_or_default()
     }
@@ -130,7 +130,7 @@ pub struct Resolution {
     /// What is to be executed; itself perhaps a link, but not to a cudawrap.
     pub program: PathBuf,
     /// Every name on the way, the program's and those that it is a link to included.
-    pub trail: Vec<PathBuf>,
+    pub(crate) trail: Vec<PathBuf>,
 }
 
 impl Resolution {

@@ -71,21 +71,21 @@ pub fn die_with(parent: u32) {
 }
 
 /// Has a write to a pipe without a reader fail with EPIPE (signal(2)).
-pub fn ignore_sigpipe() {
+pub(crate) fn ignore_sigpipe() {
     // SAFETY: to ignore a signal needs no handler and touches no memory of this process.
     unsafe { libc::signal(libc::SIGPIPE, libc::SIG_IGN) };
 }
 
 /// Has a child that exits stay until it is waited for. A caller that ignores SIGCHLD
 /// hands that on, and then it cannot be learned how a child ended (waitpid(2), NOTES).
-pub fn keep_exited_children() {
+pub(crate) fn keep_exited_children() {
     // SAFETY: the default action needs no handler and touches no memory of this process.
     unsafe { libc::signal(libc::SIGCHLD, libc::SIG_DFL) };
 }
 
 /// Puts /dev/null in the place of each standard stream that is closed: what is opened next
 /// would be in its place, and lines for people would go there.
-pub fn open_standard_streams() {
+pub(crate) fn open_standard_streams() {
     for stream in 0..3 {
         // SAFETY: F_GETFD has no preconditions; open reads a NUL-terminated text, and gives
         // the lowest number that is free, which is this one.
@@ -176,7 +176,7 @@ pub fn c_string(bytes: &[u8]) -> CString {
 }
 
 /// Strings as execve(2) takes them, with a null pointer at the end.
-pub fn pointers(strings: &[CString]) -> Vec<*const libc::c_char> {
+pub(crate) fn pointers(strings: &[CString]) -> Vec<*const libc::c_char> {
     let each = strings.iter().map(|string| string.as_ptr());
     each.chain([std::ptr::null()]).collect()
 }
@@ -190,7 +190,7 @@ pub fn end(status: i32) -> ! {
 
 /// Whether so many bytes can be allocated. Without them a program would be aborted in the
 /// middle of something (setrlimit(2), RLIMIT_AS).
-pub fn memory_is_left(bytes: usize) -> bool {
+pub(crate) fn memory_is_left(bytes: usize) -> bool {
     // SAFETY: what malloc(3) gives is given back, and not used.
     unsafe {
         let memory = libc::malloc(bytes);

@@ -18,7 +18,7 @@ use getgpu_model::{Failure, Kind, reason};
 
 /// Root makes the host's lock if it is missing, and the caller that of GETGPU_LOCK.
 /// Others make nothing.
-pub fn if_missing(path: &Path, origin: LockOrigin) -> Result<(), Failure> {
+pub(crate) fn if_missing(path: &Path, origin: LockOrigin) -> Result<(), Failure> {
     let root = nix::unistd::geteuid().is_root();
     if std::fs::symlink_metadata(path).is_ok() || !(root || origin == LockOrigin::Environment) {
         return Ok(());
@@ -41,7 +41,7 @@ pub fn if_missing(path: &Path, origin: LockOrigin) -> Result<(), Failure> {
 
 /// The caller's private lock: a directory only they can enter, a FIFO with the sticky bit
 /// so that cleaners of /tmp leave it.
-pub fn private(directory: &Path, path: &Path) -> Result<(), Failure> {
+pub(crate) fn private(directory: &Path, path: &Path) -> Result<(), Failure> {
     match with_mode(|| mkdirat(AT_FDCWD, directory, Mode::S_IRWXU)) {
         Ok(()) | Err(Errno::EEXIST) => {}
         Err(errno) => return Err(cannot(directory, errno)),

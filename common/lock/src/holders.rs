@@ -37,7 +37,7 @@ pub struct Holder {
     /// When a hold ends at the latest, in Unix seconds; null where it has no such end.
     pub until: Option<u64>,
     /// Whether a reservation lasts whatever runs (`--hold`); null for a lease.
-    pub hold: Option<bool>,
+    pub(crate) hold: Option<bool>,
     pub tag: Option<String>,
     /// The batch job, with its step: `4711.0`.
     pub job: Option<String>,
@@ -47,7 +47,7 @@ pub struct Holder {
 
 impl Holder {
     /// A holder of which the kernel tells the uid at most.
-    pub fn by_uid(kind: &'static str, uid: Option<u32>) -> Self {
+    pub(crate) fn by_uid(kind: &'static str, uid: Option<u32>) -> Self {
         Self {
             kind,
             uid,

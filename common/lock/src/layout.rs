@@ -65,7 +65,7 @@ impl Span {
     }
 
     /// Leases of those who choose fewer devices than the reservation around them names.
-    pub const fn inner_lease(self) -> Range {
+    pub(crate) const fn inner_lease(self) -> Range {
         self.range(0x0030_0000, UNITS)
     }
 
@@ -87,22 +87,22 @@ impl Span {
     }
 
     /// One byte per process id (up to 2^22, PID_MAX_LIMIT) of those who lease.
-    pub const fn lease_pids(self) -> Range {
+    pub(crate) const fn lease_pids(self) -> Range {
         self.range(0x0100_0000, 1 << 22)
     }
 
     /// One byte per process id of those who hold reservations.
-    pub const fn reservation_pids(self) -> Range {
+    pub(crate) const fn reservation_pids(self) -> Range {
         self.range(0x0200_0000, 1 << 22)
     }
 
     /// One byte per uid of the initial user namespace of those who lease.
-    pub const fn lease_uids(self) -> Range {
+    pub(crate) const fn lease_uids(self) -> Range {
         self.range(0x1_0000_0000, 1 << 32)
     }
 
     /// One byte per uid of the initial user namespace of those who hold reservations.
-    pub const fn reservation_uids(self) -> Range {
+    pub(crate) const fn reservation_uids(self) -> Range {
         self.range(0x2_1000_0000, 1 << 32)
     }
 }

@@ -67,7 +67,7 @@ pub struct Scan {
     /// The runs of bytes, in order.
     pub found: Vec<Conflict>,
     /// There are more than a scan reads.
-    pub flood: bool,
+    pub(crate) flood: bool,
 }
 
 /// One open file description of the lock. Dropping it gives up every lock taken through
@@ -196,12 +196,6 @@ impl OfdLock {
         }
         found.sort_by_key(|c| c.range.start());
         Ok(Scan { found, flood })
-    }
-
-    /// Another descriptor of the same description: the locks last until both are closed.
-    pub fn copy(&self) -> LockResult<OwnedFd> {
-        let number = fcntl(self, FcntlArg::F_DUPFD_CLOEXEC(0)).map_err(LockError)?;
-        Ok(getgpu_linux::sys::own_fd(number))
     }
 
     /// The descriptor itself, for handing it to another process.

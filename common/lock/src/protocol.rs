@@ -6,7 +6,7 @@ use super::{Held, Level, Side};
 
 /// Where a step of the protocol looks or locks.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, PartialOrd, Ord)]
-pub enum Region {
+pub(crate) enum Region {
     /// The side that is claimed.
     Own,
     /// The side that excludes it.
@@ -16,7 +16,7 @@ pub enum Region {
 }
 
 /// Something that locks, looks and rests.
-pub trait Locks {
+pub(crate) trait Locks {
     /// What can go wrong.
     type Error;
     /// Tries to write-lock; none: it is locked, else what is in the way.
@@ -29,7 +29,7 @@ pub trait Locks {
 
 /// How an attempt ends.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, PartialOrd, Ord)]
-pub enum Verdict {
+pub(crate) enum Verdict {
     /// It may be confirmed.
     Got,
     /// Another call has it.
@@ -50,7 +50,11 @@ impl Verdict {
 /// Claims one device among several. A call that reserves gives way to anything on the
 /// other side. One that leases gives way to what is confirmed there, and waits for what
 /// is tentative, since a tentative reservation sees the lease and gives way.
-pub fn acquire<L: Locks>(locks: &mut L, side: Side, level: Level) -> Result<Verdict, L::Error> {
+pub(crate) fn acquire<L: Locks>(
+    locks: &mut L,
+    side: Side,
+    level: Level,
+) -> Result<Verdict, L::Error> {
     if let Some(held) = locks.write(Region::Own)? {
         return Ok(Verdict::lost(held));
     }
@@ -71,7 +75,7 @@ pub fn acquire<L: Locks>(locks: &mut L, side: Side, level: Level) -> Result<Verd
 
 /// Leases a device that was named: reservations are not looked at, and a tentative claim
 /// in the way is waited for.
-pub fn named<L: Locks>(locks: &mut L) -> Result<Verdict, L::Error> {
+pub(crate) fn named<L: Locks>(locks: &mut L) -> Result<Verdict, L::Error> {
     while let Some(held) = locks.write(Region::Own)? {
         if held == Held::Confirmed || !locks.rest()? {
             return Ok(Verdict::lost(held));

@@ -15,7 +15,7 @@ pub enum Side {
 
 impl Side {
     /// The side that excludes this one.
-    pub const fn opposite(self) -> Self {
+    pub(crate) const fn opposite(self) -> Self {
         match self {
             Self::Lease => Self::Reservation,
             Self::Reservation => Self::Lease,
@@ -23,7 +23,7 @@ impl Side {
     }
 
     /// What people and programs are told.
-    pub const fn word(self) -> &'static str {
+    pub(crate) const fn word(self) -> &'static str {
         match self {
             Self::Lease => "lease",
             Self::Reservation => "reservation",
@@ -64,7 +64,7 @@ impl Span {
     }
 
     /// One byte per process id of those who have a side.
-    pub const fn pids(self, side: Side) -> Range {
+    pub(crate) const fn pids(self, side: Side) -> Range {
         match side {
             Side::Lease => self.lease_pids(),
             Side::Reservation => self.reservation_pids(),

@@ -19,17 +19,17 @@ pub struct SettingEntry {
     /// a setting of a newer version can have.
     pub texts: Option<Vec<String>>,
     /// `path:line:column` of the key.
-    pub place: String,
+    pub(crate) place: String,
     /// The same of the value.
-    pub value_place: String,
+    pub(crate) value_place: String,
 }
 
 #[derive(Clone, Debug, Default)]
 pub struct File {
-    pub path: PathBuf,
+    pub(crate) path: PathBuf,
     pub entries: Vec<SettingEntry>,
     /// Its tables of groups, programs and users, in this order, and of each in the file's.
-    pub tables: Vec<Table>,
+    pub(crate) tables: Vec<Table>,
 }
 
 /// For whom a table of settings is.
@@ -61,7 +61,7 @@ impl Scope {
 
 /// One of these tables.
 #[derive(Clone, Debug)]
-pub struct Table {
+pub(crate) struct Table {
     pub scope: Scope,
     pub name: String,
     pub entries: Vec<SettingEntry>,
@@ -90,7 +90,7 @@ impl File {
     }
 
     /// Whether there is more than comments in it.
-    pub fn sets_something(&self) -> bool {
+    pub(crate) fn sets_something(&self) -> bool {
         !self.entries.is_empty() || !self.tables.is_empty()
     }
 

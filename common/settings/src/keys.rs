@@ -143,7 +143,7 @@ keys! {
 }
 
 /// The setting of this name.
-pub fn find(name: &str) -> Option<&'static Key> {
+pub(crate) fn find(name: &str) -> Option<&'static Key> {
     KEYS.iter().find(|key| key.name == name)
 }
 

@@ -5,7 +5,7 @@ use nix::unistd::{Group, getegid, geteuid, getgroups};
 use getgpu_linux::procfs;
 
 /// Whether this process has the rights of a group, by its name (getgrnam(3)).
-pub fn is_in_group(name: &str) -> bool {
+pub(crate) fn is_in_group(name: &str) -> bool {
     let Ok(Some(group)) = Group::from_name(name) else {
         return false;
     };
@@ -13,7 +13,7 @@ pub fn is_in_group(name: &str) -> bool {
 }
 
 /// Whether the effective user has this name, or this number.
-pub fn is_user(name: &str) -> bool {
+pub(crate) fn is_user(name: &str) -> bool {
     let uid = geteuid().as_raw();
     name == uid.to_string() || name == procfs::user_name(uid)
 }

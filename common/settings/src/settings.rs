@@ -12,7 +12,7 @@ use crate::{
 };
 
 /// The site's list of devices if no setting names another.
-pub const ALLOWED_FILE: &str = "/usr/local/share/gpus/ids";
+pub(crate) const ALLOWED_FILE: &str = "/usr/local/share/gpus/ids";
 
 /// Everything that can be set, with the built-in values.
 #[derive(Clone, Debug, PartialEq)]

@@ -79,7 +79,7 @@ impl FromStr for PromisedShare {
 
 impl PromisedShare {
     /// As it is written in the file.
-    pub fn text(&self) -> String {
+    pub(crate) fn text(&self) -> String {
         format!("{}={}", self.name, self.share)
     }
 }

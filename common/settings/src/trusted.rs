@@ -11,7 +11,7 @@ use getgpu_model::{Failure, Kind};
 
 /// Checks a file that is about to be read, and `what` it is to people. One that is not
 /// there, or cannot be looked at, is left to the reader.
-pub fn check(path: &Path, what: &str, caller: bool) -> Result<(), Failure> {
+pub(crate) fn check(path: &Path, what: &str, caller: bool) -> Result<(), Failure> {
     let origin = if caller {
         LockOrigin::Environment
     } else {
@@ -40,7 +40,7 @@ pub fn check(path: &Path, what: &str, caller: bool) -> Result<(), Failure> {
 
 /// Checks the settings of a prefix, which are root's or its owner's: a user of its
 /// programs trusts both already.
-pub fn check_prefix(path: &Path) -> Result<(), Failure> {
+pub(crate) fn check_prefix(path: &Path) -> Result<(), Failure> {
     let prefix = path.ancestors().nth(3).unwrap_or(path);
     let owner = fs::metadata(prefix).ok().map(|meta| meta.uid());
     let wrong = wrong(

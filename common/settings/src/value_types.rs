@@ -240,12 +240,12 @@ impl Wait {
 
     /// At most `longest`.
     #[must_use]
-    pub fn capped(self, longest: Option<Duration>) -> Self {
+    pub(crate) fn capped(self, longest: Option<Duration>) -> Self {
         Self(self.0.into_iter().chain(longest).min())
     }
 
     /// As it would be written in a file.
-    pub fn text(self) -> String {
+    pub(crate) fn text(self) -> String {
         match self.0 {
             None => "\"forever\"".into(),
             Some(Duration::ZERO) => "\"0\"".into(),

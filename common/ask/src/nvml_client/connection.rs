@@ -31,7 +31,7 @@ pub struct Worker {
 
 /// Why there is no answer.
 #[derive(Debug)]
-pub enum NoAnswer {
+pub(crate) enum NoAnswer {
     /// The limit has passed.
     Late,
     /// The process is gone, or talks nonsense: why.
@@ -41,7 +41,7 @@ pub enum NoAnswer {
 }
 
 /// A running worker, and what it has sent.
-pub struct Connection {
+pub(crate) struct Connection {
     worker: Worker,
     buffer: Vec<u8>,
     /// Whether the library is known to be open.
@@ -51,7 +51,7 @@ pub struct Connection {
 impl Connection {
     /// Begins with the request that opens the library. It is not waited for: what the library
     /// says is read with the answer to the first question.
-    pub fn open(worker: Worker, request: &NvmlRequest) -> Self {
+    pub(crate) fn open(worker: Worker, request: &NvmlRequest) -> Self {
         let connection = Self {
             worker,
             buffer: Vec::new(),
@@ -67,7 +67,7 @@ impl Connection {
     /// # Errors
     ///
     /// It cannot be opened, or nothing comes.
-    pub fn wait_until_open(&mut self, deadline: Instant) -> Result<(), NoAnswer> {
+    pub(crate) fn wait_until_open(&mut self, deadline: Instant) -> Result<(), NoAnswer> {
         if !self.opened {
             // A process that cannot open the library says so and is gone.
             self.receive::<()>(deadline)?.map_err(NoAnswer::Closed)?;
@@ -81,7 +81,7 @@ impl Connection {
     /// # Errors
     ///
     /// The process is gone.
-    pub fn send(&self, request: &NvmlRequest) -> Result<(), NoAnswer> {
+    pub(crate) fn send(&self, request: &NvmlRequest) -> Result<(), NoAnswer> {
         let mut line =
             serde_json::to_vec(request).map_err(|error| NoAnswer::Broken(error.to_string()))?;
         line.push(b'\n');
@@ -103,7 +103,7 @@ impl Connection {
     /// # Errors
     ///
     /// There is none until `deadline`.
-    pub fn receive<T: DeserializeOwned>(
+    pub(crate) fn receive<T: DeserializeOwned>(
         &mut self,
         deadline: Instant,
     ) -> Result<Result<T, Failure>, NoAnswer> {

@@ -16,22 +16,22 @@ const CHOOSING: u32 = 3;
 
 /// The limits of a session that began at some instant.
 #[derive(Clone, Copy, Debug)]
-pub struct Limits {
+pub(crate) struct Limits {
     began: Instant,
     /// All that NVML may take.
-    pub all: Duration,
+    pub(crate) all: Duration,
 }
 
 /// Whether a session has asked about a GPU before.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Touch {
+pub(crate) enum Touch {
     First,
     Again,
 }
 
 /// What a question is for.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Purpose {
+pub(crate) enum Purpose {
     /// It lists a GPU.
     List,
     /// It is about devices that are listed, or looks at one GPU alone.
@@ -40,19 +40,19 @@ pub enum Purpose {
 
 impl Limits {
     /// Those of a session that begins now.
-    pub fn from(now: Instant, all: Duration) -> Self {
+    pub(crate) fn from(now: Instant, all: Duration) -> Self {
         Self { began: now, all }
     }
 
     /// When the session ends.
-    pub fn deadline(&self) -> Instant {
+    pub(crate) fn deadline(&self) -> Instant {
         self.began + self.all
     }
 
     /// How long a question about a GPU may take now; none if there is no time left for one.
     /// Behind the second GPU that `hung` in this session each has half as long as the one
     /// before, so that together they leave time for those that are well.
-    pub fn of_question(
+    pub(crate) fn of_question(
         &self,
         purpose: Purpose,
         touch: Touch,

@@ -34,13 +34,13 @@ pub use silent_gpus::SilentGpus;
 pub const NVML_WORKER_OPTION: &str = "--nvml-worker";
 
 /// How a program starts the process that asks NVML.
-pub type StartWorker = fn(&Settings) -> Result<Worker, Failure>;
+pub(crate) type StartWorker = fn(&Settings) -> Result<Worker, Failure>;
 
 /// How long a process that is no longer wanted may take to exit before it is killed.
 const GIVEN_UP: Duration = Duration::from_millis(200);
 
 /// The GPUs that did not answer, as all sessions of one node know them.
-pub type SharedSilence = Rc<RefCell<SilentGpus>>;
+pub(crate) type SharedSilence = Rc<RefCell<SilentGpus>>;
 
 /// A session with the process that asks NVML, and with those that replace it.
 pub struct Client<'a> {
@@ -62,7 +62,7 @@ impl<'a> Client<'a> {
     /// # Errors
     ///
     /// The process cannot be started.
-    pub fn open(
+    pub(crate) fn open(
         settings: &'a Settings,
         start: StartWorker,
         silent: SharedSilence,
@@ -111,7 +111,7 @@ impl<'a> Client<'a> {
     /// # Errors
     ///
     /// The library does not let go within the time limit.
-    pub fn close(mut self) -> Result<(), Failure> {
+    pub(crate) fn close(mut self) -> Result<(), Failure> {
         // Of a process that was given up nothing is left to close.
         if self.connection.is_none() {
             return Ok(());
@@ -134,7 +134,7 @@ impl<'a> Client<'a> {
     }
 
     /// Ends a session whose answers no longer matter, after a failure.
-    pub fn abandon(mut self) {
+    pub(crate) fn abandon(mut self) {
         let soon = Instant::now() + GIVEN_UP;
         if let Some(connection) = self.connection.take() {
             connection.end(soon.min(self.limits.deadline()));

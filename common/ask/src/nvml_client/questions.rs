@@ -86,7 +86,7 @@ impl Client<'_> {
 
     /// Notes of each device which CPUs are near its GPU, where NVML tells. A GPU is asked
     /// once.
-    pub fn near<'d>(
+    pub(crate) fn near<'d>(
         &mut self,
         devices: impl IntoIterator<Item = &'d mut Device>,
     ) -> Result<(), Failure> {

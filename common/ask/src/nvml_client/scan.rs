@@ -38,7 +38,7 @@ impl From<Detail> for Look<'_> {
 
 impl Look<'_> {
     /// The GPUs of which more has to be asked.
-    pub fn lacks(&self, known: &Inventory) -> Vec<u32> {
+    pub(crate) fn lacks(&self, known: &Inventory) -> Vec<u32> {
         let gpus = known.gpus.iter().map(|gpu| gpu.index);
         gpus.filter(|gpu| self.is_lacking(known, *gpu)).collect()
     }
@@ -57,7 +57,7 @@ impl Client<'_> {
     /// # Errors
     ///
     /// The session failed, or no GPU answers at all.
-    pub fn scan(&mut self, look: &Look<'_>) -> Result<Inventory, Failure> {
+    pub(crate) fn scan(&mut self, look: &Look<'_>) -> Result<Inventory, Failure> {
         let mut inventory = self.names(look)?;
         self.complete(&mut inventory, look)?;
         Ok(inventory)
@@ -68,7 +68,11 @@ impl Client<'_> {
     /// # Errors
     ///
     /// The session failed.
-    pub fn complete(&mut self, known: &mut Inventory, look: &Look<'_>) -> Result<(), Failure> {
+    pub(crate) fn complete(
+        &mut self,
+        known: &mut Inventory,
+        look: &Look<'_>,
+    ) -> Result<(), Failure> {
         if look.detail >= Detail::Size && known.driver.is_none() {
             known.driver = self.ask(&NvmlRequest::Driver)?.unwrap_or_default();
         }

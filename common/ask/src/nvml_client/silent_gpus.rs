@@ -24,7 +24,7 @@ pub struct SilentGpus {
 
 impl SilentGpus {
     /// Notes that a GPU did not answer, and why.
-    pub fn note(&mut self, gpu: u32, reason: String, now: Instant) {
+    pub(crate) fn note(&mut self, gpu: u32, reason: String, now: Instant) {
         let before = self.gpus.get(&gpu).map(|silent| silent.pause * 2);
         let pause = before.unwrap_or(PAUSE).min(LONGEST);
         let silent = SilentGpu {
@@ -36,14 +36,14 @@ impl SilentGpus {
     }
 
     /// Why a GPU is to be left alone, if it is.
-    pub fn reason(&self, gpu: u32, now: Instant) -> Option<&str> {
+    pub(crate) fn reason(&self, gpu: u32, now: Instant) -> Option<&str> {
         let silent = self.gpus.get(&gpu);
         let silent = silent.filter(|silent| now < silent.ask_again);
         silent.map(|silent| silent.reason.as_str())
     }
 
     /// A GPU answers again.
-    pub fn forget(&mut self, gpu: u32) {
+    pub(crate) fn forget(&mut self, gpu: u32) {
         self.gpus.remove(&gpu);
     }
 }

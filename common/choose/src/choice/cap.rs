@@ -30,7 +30,7 @@ pub enum Admission {
 }
 
 /// Counts what this user holds. With `more` units it must not be more than `most` devices.
-pub fn enter(
+pub(crate) fn enter(
     lock_file: &LockFile,
     probe: &OfdLock,
     inventory: &Inventory,
@@ -75,7 +75,10 @@ impl HeldByUser {
 
 /// A request for more than a user may ever have fails at once, waiting or not. How much
 /// several shares are is known with the inventory.
-pub fn check_satisfiable(request: &Request, inventory: Option<&Inventory>) -> Result<(), Failure> {
+pub(crate) fn check_satisfiable(
+    request: &Request,
+    inventory: Option<&Inventory>,
+) -> Result<(), Failure> {
     let wanted = match (request.filter.share, inventory) {
         (_, Some(inventory)) => request.most_units(inventory),
         (None, None) => request.most_units(&Inventory::default()),

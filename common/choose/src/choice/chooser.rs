@@ -69,7 +69,7 @@ enum NextPick {
 impl Chooser<'_, '_> {
     /// Picks a random free device without a scan of the node, where the request allows
     /// it. `None`: only a scan can answer.
-    pub fn pick_randomly(&mut self, probe: &OfdLock) -> Result<Option<Picked>, Failure> {
+    pub(crate) fn pick_randomly(&mut self, probe: &OfdLock) -> Result<Option<Picked>, Failure> {
         if !self.request.can_pick_randomly() {
             return Ok(None);
         }
@@ -112,7 +112,7 @@ impl Chooser<'_, '_> {
     }
 
     /// Chooses among the devices of the node.
-    pub fn choose(
+    pub(crate) fn choose(
         &mut self,
         probe: &OfdLock,
         inventory: &Inventory,

@@ -73,7 +73,7 @@ pub fn units(probe: &OfdLock, request: &Request, device: &Device) -> Result<Offe
 }
 
 /// Whether the request had room on the device if no process held the units `leaving`.
-pub fn fits_without(
+pub(crate) fn fits_without(
     probe: &OfdLock,
     request: &Request,
     device: &Device,

@@ -9,32 +9,32 @@ use getgpu_settings::Policy;
 
 /// A device that may be tried, and what is in use around it.
 #[derive(Clone, Debug)]
-pub struct Candidate<'a> {
+pub(crate) struct Candidate<'a> {
     pub device: &'a Device,
     /// Its place in the order of the node.
-    pub position: usize,
+    pub(crate) position: usize,
     /// Units of it that are taken.
-    pub load: i64,
+    pub(crate) load: i64,
     /// Units of all devices on its GPU that are taken.
-    pub gpu_load: i64,
+    pub(crate) gpu_load: i64,
     /// How far it is from the one that is best for a rank; the same for all where it does
     /// not matter.
-    pub distance: Distance,
+    pub(crate) distance: Distance,
 }
 
 /// What decides the order.
 #[derive(Clone, Copy, Debug)]
-pub struct Preference {
+pub(crate) struct Preference {
     pub policy: Option<Policy>,
     /// A part of a device is wanted.
     pub share: bool,
     /// The smallest that fits goes first.
-    pub by_size: bool,
+    pub(crate) by_size: bool,
 }
 
 impl Preference {
     /// Puts candidates into the order in which they are tried.
-    pub fn order(self, candidates: &mut [Candidate<'_>], rng: &mut impl rand::Rng) {
+    pub(crate) fn order(self, candidates: &mut [Candidate<'_>], rng: &mut impl rand::Rng) {
         let sizes = if self.by_size {
             sizes(candidates)
         } else {

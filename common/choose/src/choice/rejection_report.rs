@@ -11,28 +11,28 @@ use super::offer::Rejected;
 
 /// Why each device of the pool is in use, for the one line.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
-pub struct RejectionReport {
+pub(crate) struct RejectionReport {
     /// Leased devices per user.
-    pub users: BTreeMap<String, usize>,
+    pub(crate) users: BTreeMap<String, usize>,
     /// Leased by a user whose name cannot be read.
-    pub leased: usize,
+    pub(crate) leased: usize,
     /// Reserved, or claimed tentatively.
-    pub reserved: usize,
+    pub(crate) reserved: usize,
     /// Those of them that are reserved for this user.
-    pub own: usize,
+    pub(crate) own: usize,
     /// Used by programs that never asked.
-    pub other: usize,
+    pub(crate) other: usize,
     /// NVML would not tell.
-    pub unknown: usize,
+    pub(crate) unknown: usize,
     /// CUDA cannot or should not start there.
-    pub unhealthy: usize,
+    pub(crate) unhealthy: usize,
     /// Free, but fewer than are wanted.
     pub free: usize,
 }
 
 impl RejectionReport {
     /// Counts what was rejected; `probe` reads from the lock who has it.
-    pub fn take(rejected: &[(Device, Rejected)], probe: &OfdLock) -> Self {
+    pub(crate) fn take(rejected: &[(Device, Rejected)], probe: &OfdLock) -> Self {
         let mut report = Self::default();
         for (device, why) in rejected {
             match why {
@@ -105,7 +105,7 @@ impl RejectionReport {
     }
 
     /// The failure that says it.
-    pub fn failure(&self) -> Failure {
+    pub(crate) fn failure(&self) -> Failure {
         let what = if self.free > 0 {
             "too few free devices"
         } else {

@@ -18,16 +18,16 @@ const MOST_DRAWS: usize = 16;
 
 /// A place on the node that may hold a device.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
-pub struct Slot {
+pub(crate) struct Slot {
     /// NVML index of the GPU.
-    pub gpu: u32,
+    pub(crate) gpu: u32,
     /// MIG index on it; 0 stands for the GPU itself where it is not in MIG mode.
-    pub index: u32,
+    pub(crate) index: u32,
 }
 
 /// A generator seeded by the kernel for one choice (getrandom(2)); without random bytes,
 /// by the clock and the process id, since that is no reason to hand out nothing.
-pub fn generator() -> StdRng {
+pub(crate) fn generator() -> StdRng {
     StdRng::try_from_rng(&mut SysRng).unwrap_or_else(|_| {
         let now = getgpu_linux::sys::boot_time().as_nanos() as u64;
         StdRng::seed_from_u64(now ^ u64::from(std::process::id()).rotate_left(40))
@@ -36,7 +36,7 @@ pub fn generator() -> StdRng {
 
 /// A sequence of draws.
 #[derive(Debug)]
-pub struct SlotSampler {
+pub(crate) struct SlotSampler {
     gpus: u32,
     slots: u32,
     drawn: HashSet<Slot>,
@@ -53,7 +53,7 @@ impl SlotSampler {
     }
 
     /// The next slot; none when a look at everything is better.
-    pub fn draw(&mut self, rng: &mut impl rand::Rng) -> Option<Slot> {
+    pub(crate) fn draw(&mut self, rng: &mut impl rand::Rng) -> Option<Slot> {
         let all = self.gpus as usize * self.slots as usize;
         if self.drawn.len() >= MOST_DRAWS.min(all) {
             return None;
@@ -72,7 +72,7 @@ impl SlotSampler {
     /// What the drawn slot is on a GPU that turned out so: a MIG index, the GPU itself,
     /// or nothing. `Err` when this GPU has more slots than are drawn from, which would
     /// not be fair.
-    pub fn on(&self, slot: Slot, gpu: &Gpu) -> Result<Option<DrawnPlace>, Unfair> {
+    pub(crate) fn on(&self, slot: Slot, gpu: &Gpu) -> Result<Option<DrawnPlace>, Unfair> {
         match gpu.mig {
             false => Ok((slot.index == 0).then_some(None)),
             true if gpu.slots > self.slots => Err(Unfair),
@@ -83,7 +83,7 @@ impl SlotSampler {
 
 /// A GPU with more slots than drawing assumes.
 #[derive(Debug, PartialEq, Eq)]
-pub struct Unfair;
+pub(crate) struct Unfair;
 
 /// Where on its GPU a device may be: a MIG index, none for the whole GPU.
 pub type DrawnPlace = Option<u32>;

@@ -17,11 +17,11 @@ use getgpu_model::{Device, Failure, Inventory, Units};
 pub const MARGIN: Duration = Duration::from_millis(500);
 /// How long a plain reservation of the own user counts as lingering, and one that is held
 /// for a process that has exited: its holder may be about to see that exit.
-pub const NOTICE: Duration = Duration::from_millis(300);
+pub(crate) const NOTICE: Duration = Duration::from_millis(300);
 
 /// Whether devices are about to become free.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Prospect {
+pub(crate) enum Prospect {
     None,
     /// Reservations of the own user might begin to linger within [`NOTICE`].
     Possible,
@@ -34,7 +34,7 @@ pub enum Prospect {
 /// # Errors
 ///
 /// The lock file cannot be read.
-pub fn prospect(
+pub(crate) fn prospect(
     lock_file: &LockFile,
     probe: &OfdLock,
     request: &Request,
@@ -62,7 +62,7 @@ pub fn prospect(
 /// # Errors
 ///
 /// The lock file cannot be read.
-pub fn prospect_within_limit(
+pub(crate) fn prospect_within_limit(
     lock_file: &LockFile,
     probe: &OfdLock,
     inventory: &Inventory,

@@ -12,7 +12,7 @@ use getgpu_model::{
 /// Both in Unix seconds.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Outlook {
-    pub held_since: Option<u64>,
+    pub(crate) held_since: Option<u64>,
     pub ends_at: Option<u64>,
 }
 

@@ -14,7 +14,7 @@ const REPAINT: Duration = Duration::from_millis(250);
 
 /// How a waiter stands.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub enum Standing {
+pub(crate) enum Standing {
     /// In the queue.
     Queued {
         used: usize,
@@ -66,7 +66,7 @@ impl Progress {
     }
 
     /// Says how it stands: `state` is asked for only if it is to be said.
-    pub fn update(&mut self, state: impl FnOnce() -> Standing) {
+    pub(crate) fn update(&mut self, state: impl FnOnce() -> Standing) {
         if self.silent
             || self.diag.level() < Verbosity::Normal
             || self
@@ -87,7 +87,7 @@ impl Progress {
     }
 
     /// The wait has ended: with a device, or in vain, and then another line says so.
-    pub fn end(&mut self, served: bool) {
+    pub(crate) fn end(&mut self, served: bool) {
         if self.said.take().is_none() {
             return;
         }

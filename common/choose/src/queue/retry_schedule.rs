@@ -23,7 +23,7 @@ const LOST: Duration = Duration::from_millis(2);
 pub struct Availability {
     pub free: Vec<Uuid>,
     /// If those who try them at this moment leave them.
-    pub tentative: Vec<Uuid>,
+    pub(crate) tentative: Vec<Uuid>,
 }
 
 #[derive(Clone, Copy, Debug)]
@@ -36,14 +36,14 @@ struct SeenDevice {
 
 /// Devices with room.
 #[derive(Debug, Default)]
-pub struct RetrySchedule {
+pub(crate) struct RetrySchedule {
     seen: HashMap<Uuid, SeenDevice>,
     begun: bool,
 }
 
 impl RetrySchedule {
     /// Takes in what has room now.
-    pub fn update(&mut self, availability: &Availability, now: Instant) {
+    pub(crate) fn update(&mut self, availability: &Availability, now: Instant) {
         // What others just try, to ask NVML about it, was not in use in between.
         self.seen.retain(|uuid, seen| {
             seen.tentative = availability.tentative.contains(uuid);
@@ -63,14 +63,14 @@ impl RetrySchedule {
     }
 
     /// Whether the device may be tried now.
-    pub fn due(&self, uuid: &Uuid, now: Instant) -> bool {
+    pub(crate) fn due(&self, uuid: &Uuid, now: Instant) -> bool {
         self.seen
             .get(uuid)
             .is_some_and(|seen| !seen.tentative && seen.next <= now)
     }
 
     /// NVML says that it is busy, or does not tell.
-    pub fn busy(&mut self, uuid: &Uuid, now: Instant) {
+    pub(crate) fn busy(&mut self, uuid: &Uuid, now: Instant) {
         if let Some(seen) = self.seen.get_mut(uuid) {
             seen.next = now
                 + AGAIN
@@ -88,14 +88,14 @@ impl RetrySchedule {
     }
 
     /// Another one has it, or tries it.
-    pub fn lost(&mut self, uuid: &Uuid, now: Instant) {
+    pub(crate) fn lost(&mut self, uuid: &Uuid, now: Instant) {
         if let Some(seen) = self.seen.get_mut(uuid) {
             seen.next = now + LOST;
         }
     }
 
     /// How many of these were not found in use: for people.
-    pub fn idle(&self, availability: &[Uuid]) -> usize {
+    pub(crate) fn idle(&self, availability: &[Uuid]) -> usize {
         availability
             .iter()
             .filter(|uuid| {
@@ -107,7 +107,7 @@ impl RetrySchedule {
     }
 
     /// How long until one may be tried again.
-    pub fn pause(&self, now: Instant) -> Option<Duration> {
+    pub(crate) fn pause(&self, now: Instant) -> Option<Duration> {
         self.seen
             .values()
             .map(|seen| seen.next.saturating_duration_since(now))

@@ -34,7 +34,7 @@ pub struct Ticket {
 
 impl Ticket {
     /// Draws the next number of a queue.
-    pub fn draw(lock_file: &LockFile, queue: u32) -> Result<Self, Failure> {
+    pub(crate) fn draw(lock_file: &LockFile, queue: u32) -> Result<Self, Failure> {
         let queue = layout::ticket_range(queue);
         let dispenser = lock_file.open()?;
         dispenser.write_within(layout::dispenser(), DISPENSER)?;
@@ -63,7 +63,7 @@ impl Ticket {
     }
 
     /// Whether no waiter is before this one.
-    pub fn is_head(&self) -> Result<bool, Failure> {
+    pub(crate) fn is_head(&self) -> Result<bool, Failure> {
         match self.below() {
             Some(below) => Ok(self.own.tentative(below)?.is_none()),
             None => Ok(true),
@@ -74,7 +74,7 @@ impl Ticket {
     /// tells, since the kernel answers with the lock that was set first (a lock of a new
     /// description comes last in its list: fs/locks.c, posix_lock_inode), and those who left
     /// out of turn are counted now and then.
-    pub fn place(&mut self) -> Result<usize, Failure> {
+    pub(crate) fn place(&mut self) -> Result<usize, Failure> {
         let Some(below) = self.below() else {
             return Ok(0);
         };
@@ -96,12 +96,12 @@ impl Ticket {
     }
 
     /// How many wait before this one.
-    pub fn ahead(&self) -> Result<usize, Failure> {
+    pub(crate) fn ahead(&self) -> Result<usize, Failure> {
         count(&self.own, self.below(), MOST)
     }
 
     /// Lets those behind pass.
-    pub fn stand_aside(&self) -> Result<(), Failure> {
+    pub(crate) fn stand_aside(&self) -> Result<(), Failure> {
         if let Some(number) = self.number {
             self.own.try_read(Range::byte(number))?;
         }
@@ -110,7 +110,7 @@ impl Ticket {
 
     /// Takes the place in the queue again; false if another process probes it at this
     /// moment.
-    pub fn stand_again(&self) -> Result<bool, Failure> {
+    pub(crate) fn stand_again(&self) -> Result<bool, Failure> {
         match self.number {
             Some(number) => Ok(self.own.try_write(Range::byte(number))?),
             None => Ok(true),

@@ -79,12 +79,12 @@ pub trait Seeker {
 #[derive(Clone, Debug)]
 pub struct Patience {
     /// `None`: without end.
-    pub limit: Option<Duration>,
+    pub(crate) limit: Option<Duration>,
     /// When the limit has passed and reservations linger by then, so much longer, each
     /// once.
-    pub extensions: Vec<Duration>,
+    pub(crate) extensions: Vec<Duration>,
     /// What a caller that did not ask to wait is told when the wait was in vain.
-    pub failure: Option<Failure>,
+    pub(crate) failure: Option<Failure>,
 }
 
 impl From<Wait> for Patience {

@@ -12,7 +12,7 @@ use getgpu_settings::allowed::DeviceList;
 /// of the node, or what the device cgroup leaves. Without a count a device cgroup alone has
 /// to do. Numbers count last, and only whole GPUs: Slurm numbers its gres, which are MIG
 /// devices on some nodes (slurm.conf(5), AutoDetect=nvml), and not NVML's GPUs.
-pub fn granted(
+pub(crate) fn granted(
     gpus: &BatchGpus,
     inventory: &Inventory,
     site: Option<&DeviceList>,
@@ -30,7 +30,7 @@ pub fn granted(
 /// What a task was given whose variable names devices that its cgroup closes: those that
 /// its cgroup leaves, if they are exactly as many. Slurm names the first device of the job
 /// to all its tasks where it binds them (`--gpus-per-task=1` with AutoDetect=nvml).
-pub fn open_instead(
+pub(crate) fn open_instead(
     named: &[Device],
     inventory: &Inventory,
     site: Option<&DeviceList>,

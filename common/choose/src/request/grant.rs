@@ -109,7 +109,7 @@ impl Grant {
     /// The devices, as far as they exist. Those of a job that has GPUs and no
     /// CUDA_VISIBLE_DEVICES (`batch_grant::granted`) are from now on as if
     /// CUDA_VISIBLE_DEVICES named them.
-    pub fn shown(&mut self, inventory: &Inventory) -> Option<Vec<Uuid>> {
+    pub(crate) fn shown(&mut self, inventory: &Inventory) -> Option<Vec<Uuid>> {
         if let (Visible::Unset, Some(gpus)) = (&self.visible, self.batch_gpus.take()) {
             let granted = batch_grant::granted(&gpus, inventory, self.site.as_ref());
             let granted = granted.unwrap_or_default();
@@ -175,7 +175,7 @@ impl Grant {
         self.visible != Visible::Unset || self.batch_gpus.is_some()
     }
 
-    pub fn names_devices(&self) -> bool {
+    pub(crate) fn names_devices(&self) -> bool {
         matches!(self.visible, Visible::Entries(_)) || self.batch_gpus.is_some()
     }
 

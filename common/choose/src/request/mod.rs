@@ -138,7 +138,7 @@ impl Request {
 
     /// Whether a random slot may be drawn: one whole device, any of an open pool, and
     /// nothing to count first.
-    pub fn can_pick_randomly(&self) -> bool {
+    pub(crate) fn can_pick_randomly(&self) -> bool {
         let random = self.policy.is_none_or(|policy| policy == Policy::Random);
         let anywhere = random && self.placement.nearest.is_none();
         self.filter.is_open()
@@ -150,7 +150,7 @@ impl Request {
 
     /// How much has to be known of the node: of several devices also whether a program
     /// can use them together.
-    pub fn detail(&self) -> Detail {
+    pub(crate) fn detail(&self) -> Detail {
         if self.count > 1 || self.memory {
             Detail::Size
         } else {
@@ -194,7 +194,7 @@ impl Request {
     }
 
     /// The most units that the request can take of the devices of the node, all together.
-    pub fn most_units(&self, inventory: &Inventory) -> i64 {
+    pub(crate) fn most_units(&self, inventory: &Inventory) -> i64 {
         let devices = inventory.devices.iter();
         let share = self.filter.share;
         let each = devices
@@ -244,7 +244,7 @@ impl Request {
 
     /// The most devices that this user may have at a time; what this call owns
     /// already is not counted again.
-    pub fn cap(&self) -> Option<u32> {
+    pub(crate) fn cap(&self) -> Option<u32> {
         self.cap.filter(|_| self.cover.is_none())
     }
 

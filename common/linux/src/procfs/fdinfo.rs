@@ -10,7 +10,7 @@ use crate::byte_range::Range;
 pub struct OwnLock {
     /// Inode of the locked file.
     pub inode: u64,
-    pub range: Range,
+    pub(crate) range: Range,
 }
 
 /// The confirmed (read) locks that the open descriptors of `pid` ("self" for this process)

@@ -31,7 +31,7 @@ pub fn persist() {
 
 /// Asks again while the node, not the file, is what is wrong: ENFILE and ENOMEM, for
 /// everybody at the moment.
-pub fn retried<T>(persistent: bool, mut ask: impl FnMut() -> Result<T>) -> Result<T> {
+pub(crate) fn retried<T>(persistent: bool, mut ask: impl FnMut() -> Result<T>) -> Result<T> {
     for tried in 1.. {
         match ask() {
             Err(error) if matches!(error.raw_os_error(), Some(libc::ENFILE | libc::ENOMEM)) => {

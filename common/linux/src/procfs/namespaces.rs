@@ -42,14 +42,14 @@ pub fn is_host_root() -> bool {
 }
 
 /// Whether the host's root has a name in this user namespace.
-pub fn host_root_mapped() -> bool {
+pub(crate) fn host_root_mapped() -> bool {
     host_users()
         || std::fs::read_to_string("/proc/self/uid_map")
             .is_ok_and(|map| rows(&map).any(|(_, outside, n)| outside == 0 && n > 0))
 }
 
 /// The uid that stands for all users who are not mapped here.
-pub fn overflow_uid() -> u32 {
+pub(crate) fn overflow_uid() -> u32 {
     let text = std::fs::read_to_string("/proc/sys/kernel/overflowuid").unwrap_or_default();
     text.trim().parse().unwrap_or(65534)
 }
