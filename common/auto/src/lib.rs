@@ -4,7 +4,7 @@
 //!
 //! Invariant: what is loaded into other people's programs links no lock and nothing that chooses. They are not among
 //! the dependencies.
-#![allow(missing_docs)]
+#![deny(missing_docs)]
 
 mod channel;
 

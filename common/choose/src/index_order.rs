@@ -18,6 +18,7 @@ pub enum Indexed<'a> {
 /// Everything that has an index, in its order.
 #[derive(Clone, Debug, Default, PartialEq)]
 pub struct IndexOrder<'a> {
+    /// What has an index, by index.
     pub places: Vec<Indexed<'a>>,
     /// Nothing from here on has one, since it is not known how many devices this GPU has.
     pub ends_at: Option<&'a Silent>,

@@ -4,7 +4,7 @@
 //! for them.
 //!
 //! Invariant: getgpu and cudawrap choose by this crate alone, so that both mean the same devices.
-#![allow(missing_docs)]
+#![deny(missing_docs)]
 
 pub mod choice;
 mod index_order;

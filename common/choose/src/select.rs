@@ -23,6 +23,7 @@ use getgpu_settings::{Environment, Settings, Wait};
 
 /// What came of one look.
 pub enum Selected {
+    /// Free devices.
     Claimed(Claimed),
     /// There is nothing to have now, and the caller joins the queue.
     Queue(Queueing),
@@ -124,8 +125,11 @@ pub trait Observer {
 
 /// What a selection is made with.
 pub struct Selection<'a, 'n> {
+    /// The node that is asked.
     pub node: &'a mut Node<'n>,
+    /// The lock.
     pub lock_file: &'a LockFile,
+    /// For a lease or for a reservation.
     pub side: Side,
     /// What is asked for.
     pub request: &'a Request,

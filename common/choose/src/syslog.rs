@@ -21,7 +21,9 @@ pub struct Record<'a> {
     pub pid: i32,
     /// `leased` or `reserved`.
     pub what: &'a str,
+    /// The devices.
     pub devices: &'a [Uuid],
+    /// The user's id.
     pub uid: u32,
     /// Key and value: the program that leases, or the caller it is reserved for.
     pub program: (&'a str, &'a str),

@@ -29,10 +29,12 @@ impl Range {
         }
     }
 
+    /// The one byte at this offset.
     pub const fn byte(at: i64) -> Self {
         Self { start: at, len: 1 }
     }
 
+    /// The first byte.
     pub const fn start(self) -> i64 {
         self.start
     }

@@ -27,7 +27,9 @@ const OURSELVES: &CStr = c"/proc/self/exe";
 /// The user that such a process is to be.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct ChildUser {
+    /// The user's id.
     pub uid: u32,
+    /// The group's id.
     pub gid: u32,
 }
 

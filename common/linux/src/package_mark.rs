@@ -26,6 +26,7 @@ impl PackageMark {
         Self(note)
     }
 
+    /// The note as it lies in the executable.
     pub fn bytes(&self) -> &[u8] {
         &self.0
     }

@@ -92,6 +92,7 @@ pub fn within(limit: Duration, read: impl FnOnce() -> Vec<u8>) -> Option<Vec<u8>
     child.answer(limit)
 }
 
+/// A child that reads what may hang, so that its parent does not hang: the parent waits with a limit, and kills it.
 #[derive(Debug)]
 pub struct ReaderChild {
     pid: Pid,
@@ -102,6 +103,11 @@ pub struct ReaderChild {
 }
 
 impl ReaderChild {
+    /// Starts a child that sends what `read` returns.
+    ///
+    /// # Errors
+    ///
+    /// Those of pipe(2) and fork(2).
     pub fn start(read: impl FnOnce() -> Vec<u8>) -> io::Result<Self> {
         let (pipe, writer) = io::pipe()?;
         let parent = std::process::id();

@@ -20,9 +20,11 @@ const PAUSE: Duration = Duration::from_micros(500);
 /// What is to be claimed of a device.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct ClaimSpec {
+    /// For a lease or for a reservation.
     pub side: Side,
     /// Among whom.
     pub level: Level,
+    /// Which units.
     pub units: Units,
 }
 
@@ -155,6 +157,7 @@ pub fn named_lease(
 }
 
 impl Claim {
+    /// The span of its device.
     pub const fn span(&self) -> Span {
         self.span
     }

@@ -59,11 +59,14 @@ pub enum Until {
 /// What a holder's command line says.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct HolderArgs {
+    /// The devices that are reserved.
     pub devices: Vec<Uuid>,
+    /// What the reservation is.
     pub role: Role,
     /// What was printed: a program that has exactly this in CUDA_VISIBLE_DEVICES names
     /// the device.
     pub value: String,
+    /// The process for which they are reserved.
     pub caller: Process,
     /// The batch job that it is made in.
     pub job: Option<Job>,
@@ -87,6 +90,7 @@ pub struct HolderArgs {
 /// The name of a reservation.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Tag {
+    /// The name, as it was typed.
     pub name: String,
     /// A number that is the same for the same request.
     pub asked: String,

@@ -29,6 +29,7 @@ pub struct Holder {
     pub user: Option<String>,
     /// The program, or the reservation's caller; null from another pid namespace.
     pub pid: Option<i32>,
+    /// Its program, if that can be read.
     pub program: Option<String>,
     /// Its part of the device; null where not known.
     pub share: Option<f64>,
@@ -38,6 +39,7 @@ pub struct Holder {
     pub until: Option<u64>,
     /// Whether a reservation lasts whatever runs (`--hold`); null for a lease.
     pub(crate) hold: Option<bool>,
+    /// The name of the reservation, if it has one.
     pub tag: Option<String>,
     /// The batch job, with its step: `4711.0`.
     pub job: Option<String>,
@@ -95,6 +97,7 @@ pub struct Holdings {
     pub whole: bool,
     /// A call is trying it at this moment.
     pub tentative: bool,
+    /// Who holds the device.
     pub holders: Vec<Holder>,
 }
 

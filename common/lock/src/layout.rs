@@ -45,6 +45,7 @@ impl Span {
         fixed(self.0 + offset, len)
     }
 
+    /// The whole span.
     pub const fn all(self) -> Range {
         self.range(0, SPAN)
     }
@@ -126,6 +127,7 @@ pub const QUEUES: u32 = 3000;
 /// empty.
 const TICKETS: i64 = 1 << 22;
 
+/// The tickets of a queue.
 pub const fn ticket_range(queue: u32) -> Range {
     fixed(1024 + (queue % QUEUES) as i64 * TICKETS, TICKETS)
 }

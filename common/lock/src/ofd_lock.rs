@@ -203,6 +203,7 @@ impl OfdLock {
         self.0
     }
 
+    /// The number of the descriptor.
     pub fn number(&self) -> i32 {
         self.0.as_raw_fd()
     }

@@ -16,6 +16,7 @@ pub const HOLDER_NAME: &str = "getgpu-hold";
 /// A process that is called like a holder, and what its command line says.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct HolderProcess {
+    /// The process id.
     pub pid: i32,
     /// Its own start, in clock ticks after boot: with the pid, which process it is.
     pub start: u64,
@@ -65,6 +66,7 @@ pub fn reservations(
 /// What a search for holders found.
 #[derive(Clone, Debug, Default)]
 pub struct HolderSearch {
+    /// Those that certainly hold what their words say.
     pub proven: Vec<HolderProcess>,
     /// Processes that are called like a holder and hold something, and whose command lines
     /// could not be read in time: on a busy machine any of them may be one that was wanted.

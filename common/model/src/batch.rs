@@ -15,6 +15,7 @@ const GPU_WORDS: [&str; 2] = ["gpu", "cuda"];
 /// Values of a resource that was not granted.
 const NOTHING: [&str; 3] = ["none", "undefined", "(null)"];
 
+/// The GPUs that a batch system has given to a job, by its own variables.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct BatchGpus {
     /// Their numbers on the node, in NVML's order; empty if nothing tells.

@@ -28,6 +28,7 @@ impl std::fmt::Display for Silent {
 /// One GPU with its devices.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 pub struct GpuListing {
+    /// The GPU itself.
     pub gpu: Gpu,
     /// In the order of their MIG indices.
     pub devices: Vec<Device>,

@@ -69,6 +69,7 @@ pub enum Consequence {
 const RESET: &str = "end the programs on this GPU and reset it: nvidia-smi --gpu-reset -i GPU";
 
 impl Ailment {
+    /// All of them, in the order in which they are told.
     pub const ALL: [Self; 11] = [
         Self::Prohibited,
         Self::ExclusiveProcess,
@@ -83,6 +84,7 @@ impl Ailment {
         Self::Lost,
     ];
 
+    /// What it keeps from being done with the device.
     pub const fn consequence(self) -> Consequence {
         match self {
             Self::ExclusiveProcess => Consequence::OneProgram,

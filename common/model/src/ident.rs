@@ -34,6 +34,7 @@ impl Uuid {
         }
     }
 
+    /// The canonical text.
     pub fn as_str(&self) -> &str {
         &self.0
     }
@@ -52,6 +53,7 @@ impl Uuid {
 
 /// What is said of a GPU whose UUID CUDA_VISIBLE_DEVICES cannot take, and what to do.
 pub const WITHOUT_PREFIX: &str = "a UUID without GPU-, as on a Jetson Orin";
+/// What to do about that failure.
 pub const WITHOUT_PREFIX_HINT: &str =
     "a Jetson has one GPU: run programs there without getgpu and cudawrap (CUDAWRAP_DISABLE=1)";
 
@@ -73,6 +75,7 @@ pub enum Selector {
     Full(Uuid),
     /// `MIG-GPU-<uuid>/<gi>/<ci>`, accepted by every driver.
     OldMig {
+        /// The GPU.
         gpu: Uuid,
         /// GPU instance id.
         gi: u32,

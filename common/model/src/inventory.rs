@@ -60,6 +60,7 @@ pub struct Gpu {
 /// A device: what CUDA_VISIBLE_DEVICES can name.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 pub struct Device {
+    /// Its UUID.
     pub uuid: Uuid,
     /// NVML index of its GPU.
     pub gpu: u32,
@@ -100,6 +101,7 @@ impl Device {
 /// A process that NVML shows on a device.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct GpuProcess {
+    /// The process id, as NVML gives it.
     pub pid: u32,
     /// Device memory in bytes, where known.
     pub memory: Option<u64>,
@@ -112,6 +114,7 @@ pub struct GpuProcess {
 /// Memory of a device, in bytes.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Memory {
+    /// All there is, in bytes.
     pub total: u64,
     /// In use.
     pub used: u64,
@@ -134,6 +137,7 @@ pub enum Activity {
 /// A device's use, with its witnesses.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 pub struct Usage {
+    /// What it is doing.
     pub activity: Activity,
     /// Why, for people; none if idle.
     pub reason: Option<String>,
@@ -184,6 +188,7 @@ impl Usage {
         }
     }
 
+    /// In use, and why that is so.
     pub fn busy(reason: String) -> Self {
         Self {
             activity: Activity::Busy,

@@ -14,6 +14,7 @@ pub const UNITS: i64 = 720_720;
 pub struct Units(Vec<Range>);
 
 impl Units {
+    /// All units of a device.
     pub fn whole() -> Self {
         Self(Range::new(0, UNITS).into_iter().collect())
     }
@@ -45,6 +46,7 @@ impl Units {
         Self(joined)
     }
 
+    /// How many units it has.
     pub fn count(&self) -> i64 {
         self.0.iter().map(|run| run.len()).sum()
     }

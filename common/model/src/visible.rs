@@ -20,6 +20,7 @@ pub enum Visible {
 }
 
 impl Visible {
+    /// What the value of CUDA_VISIBLE_DEVICES means; none: it is not set.
     pub fn parse(value: Option<&OsStr>) -> Self {
         let Some(value) = value else {
             return Self::Unset;

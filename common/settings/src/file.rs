@@ -24,9 +24,11 @@ pub struct SettingEntry {
     pub(crate) value_place: String,
 }
 
+/// One file of settings, as it was read.
 #[derive(Clone, Debug, Default)]
 pub struct File {
     pub(crate) path: PathBuf,
+    /// Its settings, in the order of the file.
     pub entries: Vec<SettingEntry>,
     /// Its tables of groups, programs and users, in this order, and of each in the file's.
     pub(crate) tables: Vec<Table>,

@@ -10,6 +10,7 @@ use super::value_codec::{
 use super::{Settings, Wait};
 use crate::policy_words;
 
+/// One setting: its name, who may set it, its line of help, and how it is read and shown. A row of [`KEYS`].
 pub struct Key {
     /// Name in the file.
     pub name: &'static str,

@@ -4,7 +4,7 @@
 //! what is in force.
 //!
 //! Invariant: knows no lock. It is not among the dependencies.
-#![allow(missing_docs)]
+#![deny(missing_docs)]
 
 pub mod allowed;
 mod bounded_read;

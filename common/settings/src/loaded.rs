@@ -17,6 +17,7 @@ const LIMITS: [&str; 4] = ["max_per_user", "max_hold", "max_idle", "max_wait"];
 pub enum Source {
     /// It was not set.
     BuiltIn,
+    /// A file of settings.
     File(PathBuf),
     /// An environment variable or an option of this call, as it is typed.
     Typed(String),
@@ -25,16 +26,22 @@ pub enum Source {
 /// A line of a table for a program, a group or a user.
 #[derive(Clone, Debug)]
 pub struct Scoped {
+    /// The file.
     pub file: PathBuf,
+    /// For whom.
     pub scope: Scope,
+    /// The name of the group, the user or the program.
     pub name: String,
+    /// The name of the setting.
     pub key: String,
+    /// Its values, as text.
     pub texts: Vec<String>,
 }
 
 /// Settings in force, and where each comes from.
 #[derive(Clone, Debug)]
 pub struct Loaded {
+    /// What is in force.
     pub settings: Settings,
     /// Per key of [`keys::KEYS`], in that order.
     pub sources: Vec<(&'static str, Source)>,

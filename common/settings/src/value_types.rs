@@ -210,6 +210,7 @@ words! {
 words! {
     /// What a program sees of the devices that it could have had.
     Shown {
+        /// Only those that it has.
         #[default]
         One = "one",
         /// Its own first, the others behind it.

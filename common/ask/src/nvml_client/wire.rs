@@ -9,6 +9,7 @@ use serde::{Deserialize, Serialize};
 use super::rules::Rules;
 use getgpu_model::{Detail, Device, Gauge, Uuid};
 
+/// What the process that asks NVML is asked, a line of JSON each.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 pub enum NvmlRequest {
     /// Comes first: load and initialise the library.
@@ -45,18 +46,33 @@ pub enum NvmlRequest {
     },
     /// Who uses each of these devices, which are on one GPU.
     Usages {
+        /// The devices.
         devices: Vec<NvmlQuestion>,
         /// How much to ask.
         detail: Detail,
     },
     /// Which CPUs are near the GPU of a device.
-    Cpus { device: NvmlQuestion },
+    Cpus {
+        /// The device.
+        device: NvmlQuestion,
+    },
     /// Whether a device is well.
-    Health { device: NvmlQuestion },
+    Health {
+        /// The device.
+        device: NvmlQuestion,
+    },
     /// Whether persistence mode of a GPU is on; none: NVML does not tell.
-    Persistence { gpu: u32 },
+    Persistence {
+        /// Its NVML index.
+        gpu: u32,
+    },
     /// One number of a GPU, by NVML index; none: NVML does not tell.
-    Gauge { gpu: u32, gauge: Gauge },
+    Gauge {
+        /// Its NVML index.
+        gpu: u32,
+        /// Which number.
+        gauge: Gauge,
+    },
     /// Shut the library down.
     Quit,
 }
@@ -64,6 +80,7 @@ pub enum NvmlRequest {
 /// A device that a question is about.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct NvmlQuestion {
+    /// The device.
     pub uuid: Uuid,
     /// The NVML index of its GPU and its MIG index, as it was listed. None: it is looked for
     /// by its UUID, for which NVML touches one GPU after the other.

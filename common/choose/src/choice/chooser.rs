@@ -33,6 +33,7 @@ const GATE: Duration = Duration::from_secs(2);
 /// Free devices, claimed, as many as asked for, in the order of the node.
 #[derive(Debug)]
 pub struct Claimed {
+    /// The devices, each with its claim.
     pub picked: Vec<Picked>,
     /// Kept until the holder or the lease can be counted.
     pub guard: Guard,
@@ -41,6 +42,7 @@ pub struct Claimed {
 /// What came of a choice.
 #[derive(Debug)]
 pub enum ChoiceOutcome {
+    /// As many as were wanted.
     Claimed(Claimed),
     /// The pool has devices and too few are free.
     NoneFree(Vec<(Device, Rejected)>),
@@ -48,9 +50,13 @@ pub enum ChoiceOutcome {
     OverCap(Failure),
 }
 
+/// One choice of devices: it asks NVML about each device that it has claimed, and keeps those that are idle.
 pub struct Chooser<'a, 'n> {
+    /// The node that is asked.
     pub node: &'a mut Node<'n>,
+    /// The lock.
     pub lock_file: &'a LockFile,
+    /// For a lease or for a reservation.
     pub side: Side,
     /// What is asked for.
     pub request: &'a Request,

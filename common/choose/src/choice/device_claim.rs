@@ -14,6 +14,7 @@ use getgpu_model::{Device, Failure, Units};
 /// A device that this call has claimed and may confirm.
 #[derive(Debug)]
 pub struct Picked {
+    /// The device.
     pub device: Device,
     /// The claim on it; dropping it gives the device up.
     pub claim: Claim,

@@ -5,11 +5,14 @@ use getgpu_model::{Activity, Usage};
 /// What can be had of one device.
 #[derive(Debug)]
 pub enum Offer<T> {
+    /// It can be had.
     Available(T),
+    /// It cannot, and why.
     Rejected(Rejected),
 }
 
 impl<T> Offer<T> {
+    /// Whether it can be had.
     pub fn is_available(&self) -> bool {
         matches!(self, Self::Available(_))
     }

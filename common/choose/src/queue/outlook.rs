@@ -13,6 +13,7 @@ use getgpu_model::{
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Outlook {
     pub(crate) held_since: Option<u64>,
+    /// When the next of them may end, in Unix seconds.
     pub ends_at: Option<u64>,
 }
 

@@ -13,8 +13,11 @@ const MOST: usize = 2000;
 /// A process that waits for a device.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize)]
 pub struct Queued {
+    /// The process id.
     pub pid: i32,
+    /// The user's id.
     pub uid: u32,
+    /// The user's name.
     pub user: String,
     /// What it was started with; only its name where that cannot be read.
     pub command: String,

@@ -21,6 +21,7 @@ const LOST: Duration = Duration::from_millis(2);
 /// Devices that have room on the lock.
 #[derive(Debug, Default)]
 pub struct Availability {
+    /// The devices that are free on the lock.
     pub free: Vec<Uuid>,
     /// If those who try them at this moment leave them.
     pub(crate) tentative: Vec<Uuid>,

@@ -32,6 +32,7 @@ const REREAD: Duration = Duration::from_secs(1);
 /// So many attempts in a row may fail for NVML's sake.
 const FAILURES: u32 = 3;
 
+/// What a waiter looks for, and what it knows of the node from its last look.
 pub struct Search<'a, 'n> {
     lock_file: &'a LockFile,
     side: Side,

@@ -50,6 +50,7 @@ pub enum Tried<F> {
 
 /// A call that looks for a device.
 pub trait Seeker {
+    /// What the search is for.
     type Found;
     /// What has room on the lock now. Takes nothing and does not ask NVML.
     fn availability(&mut self, probe: &OfdLock) -> Result<Availability, Failure>;
@@ -97,6 +98,7 @@ impl From<Wait> for Patience {
     }
 }
 
+/// A place in the queue, and the search that goes on when its turn has come.
 pub struct Waiter<S: Seeker> {
     probe: OfdLock,
     ticket: Ticket,

@@ -6,9 +6,11 @@ use super::Stat;
 /// A process that is known again by its start.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Process {
+    /// The process id, as this process's /proc shows it.
     pub pid: i32,
     /// Start after boot, in clock ticks.
     pub start: u64,
+    /// The name of the program (at most 15 bytes).
     pub name: String,
 }
 

@@ -12,6 +12,7 @@ const PF_FORKNOEXEC: u64 = 0x0000_0040;
 /// The fields of /proc/PID/stat that are used here.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Stat {
+    /// The process id.
     pub pid: i32,
     /// Name, at most 15 bytes.
     pub comm: String,

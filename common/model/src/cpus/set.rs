@@ -38,6 +38,7 @@ impl CpuSet {
         words
     }
 
+    /// How many CPUs it has.
     pub fn count(&self) -> usize {
         self.0.len()
     }
@@ -47,6 +48,7 @@ impl CpuSet {
         self.0.is_empty()
     }
 
+    /// Whether it has this CPU.
     pub fn contains(&self, cpu: usize) -> bool {
         self.0.contains(&cpu)
     }
