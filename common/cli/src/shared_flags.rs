@@ -52,18 +52,30 @@ pub const SHARE: &str = "Sharing and waiting";
 pub type Said = (&'static str, Vec<String>);
 
 impl Choosing {
-    /// All settings that these options stand for.
+    /// All settings that these options stand for. Each option is named here, so that one that
+    /// is added does not compile before it says which setting it is, or that it is none.
     pub fn said(&self) -> Vec<Said> {
-        let wait = self.wait.as_ref().or(self.wait_letter.as_ref());
+        let Self {
+            kind,
+            count,
+            profile,
+            min_memory,
+            gpu,
+            policy,
+            ignore_grant: _,
+            share,
+            wait,
+            wait_letter,
+        } = self;
         vec![
-            ("type", one(self.kind.as_ref())),
-            ("count", one(self.count.as_ref())),
-            ("profile", self.profile.clone()),
-            ("min_memory", one(self.min_memory.as_ref())),
-            ("gpu", self.gpu.clone()),
-            ("policy", one(self.policy.as_ref())),
-            ("share", one(self.share.as_ref())),
-            ("wait", one(wait)),
+            ("type", one(kind.as_ref())),
+            ("count", one(count.as_ref())),
+            ("profile", profile.clone()),
+            ("min_memory", one(min_memory.as_ref())),
+            ("gpu", gpu.clone()),
+            ("policy", one(policy.as_ref())),
+            ("share", one(share.as_ref())),
+            ("wait", one(wait.as_ref().or(wait_letter.as_ref()))),
         ]
     }
 }

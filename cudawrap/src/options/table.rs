@@ -45,12 +45,19 @@ pub struct Running {
 
 impl Running {
     /// The settings that these options stand for, which have variables too. `--auto` has no
-    /// meaning under a link.
+    /// meaning under a link. Each option is named, so that none is forgotten.
     pub fn said(&self) -> [Said; 3] {
+        let Self {
+            visible,
+            mps,
+            bind,
+            auto: _,
+        } = self;
+        let truth = |typed: &bool| one(typed.then(|| "true".to_owned()).as_ref());
         [
-            ("visible", one(self.visible.as_ref())),
-            ("mps", one(self.mps.then(|| "true".to_owned()).as_ref())),
-            ("bind", one(self.bind.then(|| "true".to_owned()).as_ref())),
+            ("visible", one(visible.as_ref())),
+            ("mps", truth(mps)),
+            ("bind", truth(bind)),
         ]
     }
 }

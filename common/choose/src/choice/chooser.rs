@@ -18,7 +18,7 @@ use crate::request::Request;
 use getgpu_ask::Node;
 use getgpu_lock::{Claim, Level, LockFile, Occupancy, OfdLock, Side, Span, layout, occupancy};
 use getgpu_model::{Activity, Ailment, Detail, Device, Failure, Gpu, Health, Inventory, UNITS};
-use getgpu_settings::{Policy, Type};
+use getgpu_settings::Type;
 
 /// How long devices that others claimed only tentatively are tried again when nothing
 /// else is free.
@@ -221,7 +221,8 @@ impl Chooser<'_, '_> {
         round: &Round<'d>,
     ) -> Result<Vec<Candidate<'d>>, Failure> {
         let (request, mut left) = (self.request, Vec::new());
-        let share = request.filter.share.is_some();
+        let preference = self.preference();
+        let of_device = preference.loads().of_device;
         for (number, (position, device)) in round.pool.iter().enumerate() {
             if round.has_seen(*position) || (self.skip)(device) {
                 continue;
@@ -230,7 +231,11 @@ impl Chooser<'_, '_> {
             left.push(Candidate {
                 device,
                 position: *position,
-                load: if share { self.load(probe, device)? } else { 0 },
+                load: if of_device {
+                    self.load(probe, device)?
+                } else {
+                    0
+                },
                 gpu_load: round.gpu_loads.get(&device.gpu).copied().unwrap_or(0),
                 distance: nearest
                     .map(|nearest| nearest.distance(device, number))
@@ -240,11 +245,6 @@ impl Chooser<'_, '_> {
         if round.picked.len() + left.len() < request.count {
             return Ok(Vec::new());
         }
-        let preference = Preference {
-            policy: request.policy,
-            share,
-            by_size: request.filter.by_size(),
-        };
         preference.order(&mut left, &mut sampling::generator());
         if round.apart {
             let beside = |candidate: &Candidate<'_>| round.is_beside_picked(candidate.device);
@@ -283,6 +283,14 @@ impl Chooser<'_, '_> {
         )
     }
 
+    fn preference(&self) -> Preference {
+        Preference {
+            policy: self.request.policy,
+            share: self.request.filter.share.is_some(),
+            by_size: self.request.filter.by_size(),
+        }
+    }
+
     /// What is in use on each GPU, for the policies that ask: on the lock, or by programs
     /// that never asked.
     fn gpu_loads(
@@ -292,7 +300,7 @@ impl Chooser<'_, '_> {
         inventory: &Inventory,
     ) -> Result<HashMap<u32, i64>, Failure> {
         let mut loads = HashMap::new();
-        if !matches!(self.request.policy, Some(Policy::Spread | Policy::Pack)) {
+        if !self.preference().loads().of_gpu {
             return Ok(loads);
         }
         // What happens on a GPU that cannot be chosen decides nothing, and it may not answer.

@@ -32,7 +32,28 @@ pub(crate) struct Preference {
     pub(crate) by_size: bool,
 }
 
+/// What of the loads an order goes by: they are read only where it does, and are 0 elsewhere.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) struct LoadsNeeded {
+    /// [`Candidate::load`].
+    pub(crate) of_device: bool,
+    /// [`Candidate::gpu_load`].
+    pub(crate) of_gpu: bool,
+}
+
 impl Preference {
+    /// Which loads decide. Every policy says so for itself.
+    pub(crate) const fn loads(self) -> LoadsNeeded {
+        let of_gpu = match self.policy {
+            None | Some(Policy::Random | Policy::First | Policy::Last) => false,
+            Some(Policy::Spread | Policy::Pack) => true,
+        };
+        LoadsNeeded {
+            of_device: self.share,
+            of_gpu,
+        }
+    }
+
     /// Puts candidates into the order in which they are tried.
     pub(crate) fn order(self, candidates: &mut [Candidate<'_>], rng: &mut impl rand::Rng) {
         let sizes = if self.by_size {

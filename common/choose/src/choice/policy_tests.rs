@@ -73,6 +73,31 @@ fn policies() {
     assert_eq!(shares, [0, 3]);
 }
 
+/// A policy whose order changes with a load has to ask for it, or it would get zeros.
+#[test]
+fn a_policy_asks_for_the_loads_that_it_goes_by() {
+    let policies = Policy::WORDS.iter().map(|word| word.parse().ok());
+    for policy in policies.chain([None]) {
+        for share in [false, true] {
+            let order =
+                |loads: [(i64, i64); 4], seed| ordered(&four(), &loads, policy, share, false, seed);
+            let changes = |load: fn(i64) -> (i64, i64)| {
+                let (rising, falling) = ([0, 1, 2, 3].map(load), [3, 2, 1, 0].map(load));
+                (0..20).any(|seed| order(rising, seed) != order(falling, seed))
+            };
+            let needed = Preference {
+                policy,
+                share,
+                by_size: false,
+            }
+            .loads();
+            let case = format!("{policy:?}, share: {share}");
+            assert_eq!(changes(|load| (0, load)), needed.of_gpu, "{case}");
+            assert!(!changes(|load| (load, 0)) || needed.of_device, "{case}");
+        }
+    }
+}
+
 #[test]
 fn the_smallest_that_fits_goes_first_and_equal_profiles_tie() {
     let node = [
