@@ -8,13 +8,13 @@ use crate::error::Kind;
 pub const OK: i32 = 0;
 /// cudawrap's status when no device is free now (`EX_TEMPFAIL` of sysexits.h: retrying
 /// helps).
-pub const CUDAWRAP_NONE_FREE: i32 = 75;
+pub(crate) const CUDAWRAP_NONE_FREE: i32 = 75;
 /// cudawrap's status for its own failures, as env(1) and timeout(1) have it.
 pub const CUDAWRAP_FAILED: i32 = 125;
 /// The program was found and cannot be run.
-pub const CANNOT_RUN: i32 = 126;
+pub(crate) const CANNOT_RUN: i32 = 126;
 /// The program was not found.
-pub const NOT_FOUND: i32 = 127;
+pub(crate) const NOT_FOUND: i32 = 127;
 
 /// getgpu: 1 retry helps, 2 usage or settings, 3 retrying cannot cure it, 4 no lock place
 /// or no holder.

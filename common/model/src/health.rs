@@ -57,7 +57,7 @@ pub enum Ailment {
 
 /// What an ailment means for a choice.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Consequence {
+pub(crate) enum Consequence {
     /// The device is not handed out.
     Out,
     /// It is for one program, so no second share of it is handed out.
@@ -85,7 +85,7 @@ impl Ailment {
     ];
 
     /// What it keeps from being done with the device.
-    pub const fn consequence(self) -> Consequence {
+    pub(crate) const fn consequence(self) -> Consequence {
         match self {
             Self::ExclusiveProcess => Consequence::OneProgram,
             Self::NeedsDrainOfP2p

@@ -26,7 +26,7 @@ impl fmt::Display for Job {
 
 impl Job {
     /// That of the process whose environment `get` reads.
-    pub fn of_environment(get: &impl Fn(&str) -> Option<String>) -> Option<Self> {
+    pub(crate) fn of_environment(get: &impl Fn(&str) -> Option<String>) -> Option<Self> {
         let number = |name: &str| get(name).filter(|text| is_number(text));
         if let Some(id) = number("SLURM_JOB_ID") {
             // A batch script has no step; what it starts by other means than srun

@@ -11,7 +11,7 @@ pub struct MigProfile {
     /// Slices of the compute instance.
     pub slices: u32,
     /// `+gfx`: programs may draw on it (OpenGL, Vulkan).
-    pub graphics: bool,
+    pub(crate) graphics: bool,
 }
 
 impl MigProfile {

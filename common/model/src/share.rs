@@ -34,7 +34,7 @@ impl Share {
     }
 
     /// The part of a device that a fraction is; of a size only a device tells.
-    pub fn part(self) -> Option<f64> {
+    pub(crate) fn part(self) -> Option<f64> {
         self.units(None).map(|units| units as f64 / UNITS as f64)
     }
 

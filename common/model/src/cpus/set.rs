@@ -30,7 +30,7 @@ impl CpuSet {
     }
 
     /// The same words, without those behind the last CPU.
-    pub fn words(&self) -> Vec<c_ulong> {
+    pub(crate) fn words(&self) -> Vec<c_ulong> {
         let mut words = vec![0; self.0.last().map_or(0, |last| last / BITS + 1)];
         for cpu in &self.0 {
             words[cpu / BITS] |= 1 << (cpu % BITS);
