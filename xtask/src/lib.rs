@@ -5,6 +5,7 @@
 pub mod completions;
 pub mod pages;
 pub mod programs;
+pub mod rooms;
 pub mod size;
 
 use std::path::{Path, PathBuf};

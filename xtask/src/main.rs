@@ -1,12 +1,21 @@
 //! `cargo run -p xtask`: writes man/ and completions/ anew from the tables. A test compares
-//! what lies there with the tables, so that none is forgotten. With `size`: counts lines.
+//! what lies there with the tables, so that none is forgotten. With `size`: counts lines; with
+//! `rooms`: the lines that name an extra outside its place (`rooms --files`: by file).
 
 use std::io::{self, Write};
 
 fn main() -> io::Result<()> {
-    if std::env::args().nth(1).as_deref() == Some("size") {
-        let table = xtask::size::table(xtask::top()).map_err(io::Error::other)?;
-        return io::stdout().write_all(table.as_bytes());
+    let mut arguments = std::env::args().skip(1);
+    let table = match arguments.next().as_deref() {
+        Some("size") => Some(xtask::size::table(xtask::top())),
+        Some("rooms") => {
+            let by_file = arguments.next().as_deref() == Some("--files");
+            Some(xtask::rooms::table(xtask::top(), by_file))
+        }
+        _ => None,
+    };
+    if let Some(table) = table {
+        return io::stdout().write_all(table.map_err(io::Error::other)?.as_bytes());
     }
     for made in xtask::all() {
         let path = xtask::top().join(&made.path);

@@ -59,11 +59,13 @@ pub fn without_tests(text: &str) -> &str {
 }
 
 /// Lines that are neither blank nor a comment, up to the tests.
-fn code(text: &str) -> usize {
+pub fn code_lines(text: &str) -> impl Iterator<Item = &str> {
     let lines = without_tests(text).lines().map(str::trim);
-    lines
-        .filter(|line| !line.is_empty() && !line.starts_with("//"))
-        .count()
+    lines.filter(|line| !line.is_empty() && !line.starts_with("//"))
+}
+
+fn code(text: &str) -> usize {
+    code_lines(text).count()
 }
 
 #[cfg(test)]
