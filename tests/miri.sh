@@ -20,7 +20,7 @@ of linux byte_range:: procfs::stat:: procfs::fdinfo:: --skip a_stat_is_read_what
 of model ident:: visible:: quantity:: share:: units:: cpus::set:: batch:: job:: nearest:: \
     --skip others_are_known_by_the_slurmstepd_above_them --skip words_and_numbers --skip exactly_k_shares_of_one_kth_fit
 of lock layout:: holder_args::
-of settings value
+of settings value_codec:: value_types::
 of ask nvml_client::wire:: --skip what_is_cut_short_or_damaged_is_an_error_or_another_answer
 of choose queue::retry_schedule::
 # What the library writes into our memory.
