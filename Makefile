@@ -22,7 +22,7 @@ target      = $(or $(CARGO_TARGET_DIR),target)
 programs    = $(target)/release
 portable    = $(target)/x86_64-unknown-linux-gnu/release
 
-.PHONY: all help build built portable demo check check-all check-gpu torture fuzz asan mutants miri coverage properties soak slurm-load storms budget bench install install-files uninstall uninstall-files stage stage-rpm deb rpm portable-deb portable-rpm deb-only rpm-only wheel wheel-only clean
+.PHONY: all help build built portable demo check check-all check-gpu torture fuzz asan mutants miri coverage properties soak loops slurm-load storms budget bench install install-files uninstall uninstall-files stage stage-rpm deb rpm portable-deb portable-rpm deb-only rpm-only wheel wheel-only clean
 
 all: build
 
@@ -108,6 +108,11 @@ coverage:
 # Random input by proptest, which also knows what the answer has to be: settings, lists, variables, /proc, NVML's answers, names of programs.
 properties:
 	PROPTEST_CASES=$${PROPTEST_CASES:-1000000} $(CARGO) test --release $(libraries) -p cudawrap -p create-cudawrap --locked --no-fail-fast properties
+
+# The README's first line in loops of LOOP_COUNT programs, in ten ways, of four lengths, idle and under load; an hour, as root.
+loops: ## the README's first line in loops, an hour
+	$(CARGO) build --workspace --locked
+	$(CARGO) test -p getgpu-tests --locked --test throughput -- loops::loops_in_full --nocapture --ignored
 
 # JOBS jobs on a real Slurm whose own plugin finds simulated GPUs, while jobs and daemons are disturbed; as root, 3 to 10 minutes.
 slurm-load: ## jobs on a real Slurm, as root

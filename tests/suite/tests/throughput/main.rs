@@ -7,5 +7,6 @@
 )]
 
 mod launches;
+mod loops;
 mod packing;
 mod soak;
