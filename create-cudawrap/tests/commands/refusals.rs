@@ -284,3 +284,38 @@ fn a_locked_note_delays_and_fails_nothing() {
     sandbox.ok(&["x"]).mentions("cannot record");
     assert_eq!(sandbox.output_of("app/x"), "one a b");
 }
+
+/// The kernel's answer about the file system is made NFS's, on a file system of its own.
+#[test]
+fn a_program_on_a_network_file_system_needs_force() {
+    use harness::skip::Need;
+
+    if harness::skip::lacks(&[Need::Mounts, Need::Tool("strace")]) {
+        return;
+    }
+    let sandbox = Sandbox::with_program();
+    let (root, user) = (sandbox.path(""), USER);
+    let script = format!(
+        "cd {root} && rm -rf kept && cp -a app kept && mount -t tmpfs none app && chmod 755 app && \
+         cp -a kept/. app && chown -R {user}:{user} app && cd app && setpriv --reuid={user} \
+         --regid={user} --clear-groups strace -f -qq -o /dev/null \
+         -e inject=fstatfs:poke_exit=@arg2=6969000000000000 {root}bin/create-cudawrap \"$@\"; \
+         status=$?; ls; exit $status",
+        root = root.display(),
+    );
+    let on_nfs = |args: &[&str]| {
+        let mut unshare = std::process::Command::new("unshare");
+        unshare
+            .args(["-m", "sh", "-c", &script, "sh"])
+            .args(args)
+            .env("XDG_STATE_HOME", sandbox.path("state"))
+            .env("GETGPU_CONFIG", sandbox.path("config.toml"));
+        said(&mut unshare)
+    };
+    let refused = on_nfs(&["x"]);
+    refused
+        .exits(1)
+        .prints("x\n")
+        .mentions("is on NFS, and cudawrap is not");
+    on_nfs(&["--force", "x"]).exits(0).prints("CUDAWRAP_x\nx\n");
+}
