@@ -3,7 +3,9 @@
 
 use std::time::{Duration, Instant};
 
-use getgpu_choose::{Availability, Outlook, Request, Seeker, Tried, choice::device_claim, queue};
+use getgpu_choose::{
+    Availability, NotServed, Outlook, Request, Seeker, Tried, choice::device_claim, queue,
+};
 use getgpu_lock::OfdLock;
 use getgpu_model::{Device, Failure, Kind, Uuid, quantity};
 
@@ -62,11 +64,11 @@ impl Seeker for WantedDevices<'_> {
     fn attempt(&mut self, _may: &dyn Fn(&Uuid) -> bool) -> Result<Tried<Named>, Failure> {
         match lease(self.call, &mut self.request, &self.devices)? {
             // Not asked about again at once: its owner changes only when a process exits.
-            Named::Taken(..) => Ok(Tried::Busy {
+            Named::Taken(..) => Ok(Tried::NoneFree(NotServed {
                 in_use: uuids(&self.devices),
                 silent: Vec::new(),
-            }),
-            found => Ok(Tried::Found(found)),
+            })),
+            found => Ok(Tried::Claimed(found)),
         }
     }
 

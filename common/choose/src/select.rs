@@ -84,11 +84,9 @@ impl Queueing {
     }
 }
 
-/// Nothing can be had now.
+/// Nothing is free now.
 struct NotNow {
     failure: Failure,
-    /// The user holds as many devices as the site allows.
-    over_limit: bool,
     /// The devices that were leased or reserved.
     taken: Vec<Device>,
 }
@@ -156,13 +154,13 @@ impl Selection<'_, '_> {
             observer.known(&inventory, &pool)?;
             fits_inside(self.request, &inventory)?;
         }
-        let not_now = match self.choose_behind_queue(ahead, &probe, observer)? {
-            Ok(claimed) => return Ok(Selected::Claimed(claimed)),
-            Err(not_now) => not_now,
+        let (failure, taken) = match self.choose_behind_queue(ahead, &probe, observer)? {
+            ChoiceOutcome::Claimed(claimed) => return Ok(Selected::Claimed(claimed)),
+            ChoiceOutcome::NoneFree(NotNow { failure, taken }) => (failure, Some(taken)),
+            ChoiceOutcome::OverCap(failure) => (failure, None),
         };
         let inventory = self.inventory()?;
-        let prospect = self.prospect(&not_now, &inventory, &probe)?;
-        let failure = not_now.failure;
+        let prospect = self.prospect(taken.as_deref(), &inventory, &probe)?;
         if !self.waits() && prospect == Prospect::None {
             return Err(failure);
         }
@@ -175,20 +173,21 @@ impl Selection<'_, '_> {
     }
 
     /// Whether what was in the way is about to end, or has ended since it was looked at:
-    /// then it no longer shows that.
+    /// then it no longer shows that. `taken`: the devices that were in the way; none: the limit
+    /// of this user was.
     fn prospect(
         &self,
-        not_now: &NotNow,
+        taken: Option<&[Device]>,
         inventory: &Inventory,
         probe: &OfdLock,
     ) -> Result<Prospect, Failure> {
-        let (prospect, is_free) = if not_now.over_limit {
+        let (prospect, is_free) = if let Some(taken) = taken {
+            let prospect = lingering::prospect(self.lock_file, probe, self.request, inventory)?;
+            (prospect, self.has_come_free(taken, probe)?)
+        } else {
             let prospect = lingering::prospect_within_limit(self.lock_file, probe, inventory)?;
             let allowed = cap::allows(self.lock_file, probe, inventory, self.request)?;
             (prospect, allowed)
-        } else {
-            let prospect = lingering::prospect(self.lock_file, probe, self.request, inventory)?;
-            (prospect, self.has_come_free(&not_now.taken, probe)?)
         };
         Ok(if prospect == Prospect::None && is_free {
             Prospect::Possible
@@ -223,7 +222,7 @@ impl Selection<'_, '_> {
         ahead: usize,
         probe: &OfdLock,
         observer: &mut dyn Observer,
-    ) -> Result<Result<Claimed, NotNow>, Failure> {
+    ) -> Result<ChoiceOutcome<Claimed, NotNow>, Failure> {
         if ahead == 0 {
             return self.choose(probe, None, observer);
         }
@@ -234,9 +233,8 @@ impl Selection<'_, '_> {
             self.ignored_by_stalled_head(probe, &inventory)?
         };
         if left_alone.is_empty() {
-            return Ok(Err(NotNow {
+            return Ok(ChoiceOutcome::NoneFree(NotNow {
                 failure: queue::taken_by(ahead).hint(observer.hint(true)),
-                over_limit: false,
                 taken: Vec::new(),
             }));
         }
@@ -266,7 +264,7 @@ impl Selection<'_, '_> {
         probe: &OfdLock,
         only: Option<&[Uuid]>,
         observer: &mut dyn Observer,
-    ) -> Result<Result<Claimed, NotNow>, Failure> {
+    ) -> Result<ChoiceOutcome<Claimed, NotNow>, Failure> {
         let mut chooser = Chooser {
             node: &mut *self.node,
             lock_file: self.lock_file,
@@ -277,7 +275,7 @@ impl Selection<'_, '_> {
         if chooser.node.known().is_none()
             && let Some(picked) = chooser.pick_randomly(probe)?
         {
-            return Ok(Ok(Claimed {
+            return Ok(ChoiceOutcome::Claimed(Claimed {
                 picked: vec![picked],
                 guard: None,
             }));
@@ -286,13 +284,9 @@ impl Selection<'_, '_> {
         match chooser.choose(probe, &inventory)? {
             ChoiceOutcome::Claimed(claimed) => {
                 observer.picked(&mut chooser, &claimed.picked, &inventory)?;
-                Ok(Ok(claimed))
+                Ok(ChoiceOutcome::Claimed(claimed))
             }
-            ChoiceOutcome::OverCap(failure) => Ok(Err(NotNow {
-                failure,
-                over_limit: true,
-                taken: Vec::new(),
-            })),
+            ChoiceOutcome::OverCap(failure) => Ok(ChoiceOutcome::OverCap(failure)),
             ChoiceOutcome::NoneFree(rejected) => {
                 observer.rejected(&rejected, probe);
                 let report = RejectionReport::take(&rejected, probe);
@@ -302,9 +296,8 @@ impl Selection<'_, '_> {
                 let remedy = report.remedy().filter(|_| std::io::stderr().is_terminal());
                 let hint = remedy.unwrap_or_else(|| observer.hint(false));
                 let taken = rejected.into_iter().filter(|(_, why)| why.is_locks());
-                Ok(Err(NotNow {
+                Ok(ChoiceOutcome::NoneFree(NotNow {
                     failure: silent.unwrap_or_else(|| report.failure().hint(hint)),
-                    over_limit: false,
                     taken: taken.map(|(device, _)| device).collect(),
                 }))
             }

@@ -6,7 +6,7 @@
 
 use std::time::{Duration, Instant};
 
-use super::protocol::{self, Locks, Region, Verdict};
+use super::protocol::{self, Locks, Region};
 use super::{Held, Level, LockFile, OfdLock, Side, Span};
 use getgpu_linux::{Range, procfs::namespaces};
 use getgpu_model::{Failure, Kind, Units};
@@ -43,10 +43,8 @@ impl ClaimSpec {
 pub enum Attempt {
     /// This call may ask NVML about it, and then confirm or drop it.
     Got(Claim),
-    /// Another call has it.
-    Taken,
-    /// Another call is trying it too and may yet leave it.
-    Tentative,
+    /// Another call has it, or is trying it too and may yet leave it.
+    InTheWay(Held),
 }
 
 /// A device, or a part of one, that is claimed tentatively: write-locked on its side,
@@ -88,14 +86,6 @@ impl ClaimAttempt {
             Region::OuterLease => span.lease(),
         }
     }
-
-    fn end(self, verdict: Verdict) -> Attempt {
-        match verdict {
-            Verdict::Got => Attempt::Got(self.claim),
-            Verdict::Taken => Attempt::Taken,
-            Verdict::Tentative => Attempt::Tentative,
-        }
-    }
 }
 
 impl Locks for ClaimAttempt {
@@ -131,8 +121,8 @@ impl Locks for ClaimAttempt {
 /// Tries to claim a device among others that may be had instead.
 pub fn try_claim(lock_file: &LockFile, spec: &ClaimSpec, span: Span) -> Result<Attempt, Failure> {
     let mut attempt = Claim::begin(lock_file, span, spec.clone())?;
-    let verdict = protocol::acquire(&mut attempt, spec.side, spec.level)?;
-    Ok(attempt.end(verdict))
+    let in_the_way = protocol::acquire(&mut attempt, spec.side, spec.level)?;
+    Ok(in_the_way.map_or(Attempt::Got(attempt.claim), Attempt::InTheWay))
 }
 
 /// Tries to write-lock the lease of a named device, again for at most 200 ms while only
@@ -152,8 +142,8 @@ pub fn named_lease(
         },
     )?;
     attempt.patience = 2 * TENTATIVE_PATIENCE;
-    let verdict = protocol::named(&mut attempt)?;
-    Ok((verdict == Verdict::Got).then_some(attempt.claim))
+    let in_the_way = protocol::named(&mut attempt)?;
+    Ok(in_the_way.is_none().then_some(attempt.claim))
 }
 
 impl Claim {

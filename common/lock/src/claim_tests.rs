@@ -66,7 +66,10 @@ fn got_again(lock_file: &LockFile, spec: &ClaimSpec) -> Claim {
 /// Fails unless another has it for good.
 #[track_caller]
 fn taken(lock_file: &LockFile, spec: &ClaimSpec) {
-    assert!(matches!(attempt(lock_file, spec), Attempt::Taken));
+    assert!(matches!(
+        attempt(lock_file, spec),
+        Attempt::InTheWay(Held::Confirmed)
+    ));
 }
 
 #[test]
@@ -90,7 +93,10 @@ fn shares_of_both_sides_fill_a_device_and_exclude_the_whole() {
         .map(|(side, number)| got(&lock_file, &third(side, number)));
     for side in [Side::Lease, Side::Reservation] {
         let other = attempt(&lock_file, &whole(side));
-        assert!(matches!(other, Attempt::Tentative), "{side:?}");
+        assert!(
+            matches!(other, Attempt::InTheWay(Held::Tentative)),
+            "{side:?}"
+        );
     }
     held.iter().for_each(|claim| claim.confirm().unwrap());
     for number in 0..3 {

@@ -27,40 +27,21 @@ pub(crate) trait Locks {
     fn rest(&mut self) -> Result<bool, Self::Error>;
 }
 
-/// How an attempt ends.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, PartialOrd, Ord)]
-pub(crate) enum Verdict {
-    /// It may be confirmed.
-    Got,
-    /// Another call has it.
-    Taken,
-    /// Another call is trying it, and may yet leave it.
-    Tentative,
-}
-
-impl Verdict {
-    const fn lost(held: Held) -> Self {
-        match held {
-            Held::Confirmed => Self::Taken,
-            Held::Tentative => Self::Tentative,
-        }
-    }
-}
-
 /// Claims one device among several. A call that reserves gives way to anything on the
 /// other side. One that leases gives way to what is confirmed there, and waits for what
-/// is tentative, since a tentative reservation sees the lease and gives way.
+/// is tentative, since a tentative reservation sees the lease and gives way. None: it may be
+/// confirmed; else what another call has there.
 pub(crate) fn acquire<L: Locks>(
     locks: &mut L,
     side: Side,
     level: Level,
-) -> Result<Verdict, L::Error> {
+) -> Result<Option<Held>, L::Error> {
     if let Some(held) = locks.write(Region::Own)? {
-        return Ok(Verdict::lost(held));
+        return Ok(Some(held));
     }
     while let Some(held) = locks.conflict(Region::Other)? {
         if held == Held::Confirmed || side == Side::Reservation || !locks.rest()? {
-            return Ok(Verdict::lost(held));
+            return Ok(Some(held));
         }
     }
     let outer = match (level, side) {
@@ -70,18 +51,18 @@ pub(crate) fn acquire<L: Locks>(
         }
         _ => None,
     };
-    Ok(outer.map_or(Verdict::Got, Verdict::lost))
+    Ok(outer)
 }
 
 /// Leases a device that was named: reservations are not looked at, and a tentative claim
 /// in the way is waited for.
-pub(crate) fn named<L: Locks>(locks: &mut L) -> Result<Verdict, L::Error> {
+pub(crate) fn named<L: Locks>(locks: &mut L) -> Result<Option<Held>, L::Error> {
     while let Some(held) = locks.write(Region::Own)? {
         if held == Held::Confirmed || !locks.rest()? {
-            return Ok(Verdict::lost(held));
+            return Ok(Some(held));
         }
     }
-    Ok(Verdict::Got)
+    Ok(None)
 }
 
 #[cfg(test)]

@@ -112,23 +112,23 @@ fn choose(replay: &mut Replay<'_>, kind: Kind) -> Result<(), Stop> {
                 replay.conflict(Region::Own)?,
                 replay.conflict(Region::Other)?,
             ];
-            let verdict = match seen
+            let in_the_way = match seen
                 .into_iter()
                 .flatten()
                 .max_by_key(|held| *held == Held::Confirmed)
             {
-                Some(held) => Verdict::lost(held),
+                Some(held) => Some(held),
                 None => {
-                    let verdict = acquire(replay, kind.side, Level::Outer)?;
-                    if verdict == Verdict::Got {
+                    let in_the_way = acquire(replay, kind.side, Level::Outer)?;
+                    if in_the_way.is_none() {
                         replay.lock(Step::Confirm(device))?;
                         return Ok(());
                     }
                     replay.lock(Step::Close(device))?;
-                    verdict
+                    in_the_way
                 }
             };
-            if verdict == Verdict::Tentative {
+            if in_the_way == Some(Held::Tentative) {
                 again.push(device);
             }
         }

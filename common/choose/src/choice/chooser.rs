@@ -39,13 +39,13 @@ pub struct Claimed {
     pub guard: Guard,
 }
 
-/// What came of a choice.
+/// What came of an attempt to get devices: `D` is what was got, `N` why too few are free.
 #[derive(Debug)]
-pub enum ChoiceOutcome {
+pub enum ChoiceOutcome<D = Claimed, N = Vec<(Device, Rejected)>> {
     /// As many as were wanted.
-    Claimed(Claimed),
+    Claimed(D),
     /// The pool has devices and too few are free.
-    NoneFree(Vec<(Device, Rejected)>),
+    NoneFree(N),
     /// This user has as many as one may have.
     OverCap(Failure),
 }

@@ -41,7 +41,7 @@ pub fn claim(
     Ok(match claim::try_claim(lock_file, &spec, span)? {
         Attempt::Got(claim) => Offer::Available(claim),
         // What was free a moment ago is not; of a part there may be room beside it.
-        Attempt::Taken | Attempt::Tentative => Offer::Rejected(Rejected::Tentative),
+        Attempt::InTheWay(_) => Offer::Rejected(Rejected::Tentative),
     })
 }
 

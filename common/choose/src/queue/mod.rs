@@ -21,4 +21,4 @@ pub use progress::Progress;
 pub use retry_schedule::Availability;
 pub use search::{Search, availability};
 pub use ticket::{Ticket, taken_by, waiting};
-pub use waiter::{Patience, Seeker, Tried, Waiter};
+pub use waiter::{NotServed, Patience, Seeker, Tried, Waiter};

@@ -9,7 +9,7 @@ use nix::sys::signal::Signal;
 
 use super::lingering::{self, Prospect};
 use super::outlook::Outlook;
-use super::{Availability, Seeker, Tried};
+use super::{Availability, NotServed, Seeker, Tried};
 use crate::choice::chooser::{ChoiceOutcome, Chooser, Claimed};
 use crate::choice::offer::{Offer, Rejected};
 use crate::choice::rejection_report::RejectionReport;
@@ -200,7 +200,7 @@ impl Seeker for Search<'_, '_> {
         let chosen = self.choose(may);
         drop(blocked);
         match chosen {
-            Ok(ChoiceOutcome::Claimed(claimed)) => Ok(Tried::Found(claimed)),
+            Ok(ChoiceOutcome::Claimed(claimed)) => Ok(Tried::Claimed(claimed)),
             Ok(ChoiceOutcome::OverCap(failure)) => Ok(Tried::OverCap(failure)),
             Ok(ChoiceOutcome::NoneFree(rejected)) => {
                 self.failures = 0;
@@ -214,14 +214,14 @@ impl Seeker for Search<'_, '_> {
                 self.note_rejected(rejected, may);
                 let in_use = self.in_use();
                 let silent = self.silent(in_use.iter());
-                Ok(Tried::Busy { in_use, silent })
+                Ok(Tried::NoneFree(NotServed { in_use, silent }))
             }
             Err(failure) => {
                 self.bear(failure, stale)?;
                 let devices = self.inventory.devices.iter();
                 let in_use: Vec<Uuid> = devices.map(|d| d.uuid.clone()).collect();
                 let silent = self.silent(in_use.iter());
-                Ok(Tried::Busy { in_use, silent })
+                Ok(Tried::NoneFree(NotServed { in_use, silent }))
             }
         }
     }

@@ -3,6 +3,7 @@
 //! other: those behind look for themselves, at what it has left alone for a second and
 //! more.
 
+use crate::choice::chooser::ChoiceOutcome;
 use std::time::{Duration, Instant};
 
 use super::outlook::Outlook;
@@ -32,21 +33,17 @@ const OUTLOOK: Duration = Duration::from_secs(10);
 /// Between two counts of what a user holds who has as many as one may have.
 const ASIDE: Duration = Duration::from_millis(250);
 
-/// What came of an attempt.
+/// Devices that an attempt has not got.
 #[derive(Debug)]
-pub enum Tried<F> {
-    /// Served.
-    Found(F),
-    /// Not.
-    Busy {
-        /// The devices that NVML shows in use.
-        in_use: Vec<Uuid>,
-        /// Those of them whose GPU does not answer.
-        silent: Vec<Uuid>,
-    },
-    /// This user may not have more at the moment.
-    OverCap(Failure),
+pub struct NotServed {
+    /// The devices that NVML shows in use.
+    pub in_use: Vec<Uuid>,
+    /// Those of them whose GPU does not answer.
+    pub silent: Vec<Uuid>,
 }
+
+/// What came of an attempt of a waiter, which looks for an `F`.
+pub type Tried<F> = ChoiceOutcome<F, NotServed>;
 
 /// A call that looks for a device.
 pub trait Seeker {
@@ -256,9 +253,9 @@ impl<S: Seeker> Waiter<S> {
         let tried = self.seeker.attempt(&|uuid| due.contains(uuid))?;
         let later = Instant::now();
         match tried {
-            Tried::Found(found) => return Ok(Some(found)),
+            Tried::Claimed(found) => return Ok(Some(found)),
             Tried::OverCap(failure) => self.over = Some(failure),
-            Tried::Busy { in_use, silent } => {
+            Tried::NoneFree(NotServed { in_use, silent }) => {
                 for uuid in &due {
                     if silent.contains(uuid) {
                         self.schedule.silent(uuid, later);

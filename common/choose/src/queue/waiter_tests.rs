@@ -56,7 +56,7 @@ impl Seeker for Script {
         if self.attempts <= self.over {
             return Ok(Tried::OverCap(Failure::new(Kind::NoneFree, "over")));
         }
-        Ok(Tried::Found(([1, 2].map(|n| may(&uuid(n))), self.counts)))
+        Ok(Tried::Claimed(([1, 2].map(|n| may(&uuid(n))), self.counts)))
     }
     fn lingers(&mut self, _: &OfdLock) -> Result<bool, Failure> {
         Ok(self.lingers)
