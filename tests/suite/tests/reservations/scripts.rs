@@ -95,7 +95,7 @@ fn an_argument_keeps_a_device_and_is_no_use_of_it() {
     free_again(&sandbox);
 }
 
-/// What a loop is, its node and settings, how many devices others hold all the time, its
+/// What a loop is, its node and settings (reservations linger as shipped, 2 s), how many devices others hold all the time, its
 /// script, and how many programs it runs.
 type Loop = (
     &'static str,
@@ -110,23 +110,23 @@ const ONCE: &str = "CUDA_VISIBLE_DEVICES=$(getgpu) sim-cuda --run 0.2";
 
 #[rustfmt::skip]
 fn loops() -> Vec<Loop> {
-    let twelve = |body: &str| format!("for i in 1 2 3 4 5 6 7 8 9 10 11 12; do {body} || exit 9; done");
+    let six = |body: &str| format!("for i in 1 2 3 4 5 6; do {body} || exit 9; done");
     let two_at_a_time = "for i in 1 2 3 4 5; do CUDA_VISIBLE_DEVICES=$(getgpu) sim-cuda --run 0.1 & a=$!; CUDA_VISIBLE_DEVICES=$(getgpu) sim-cuda --run 0.1 & wait $! || exit 9; wait $a || exit 9; done";
     let workers = |n: usize| format!("for w in $(seq {n}); do (for i in 1 2 3; do {ONCE} || exit 9; done) & all=\"$all $!\"; done; for p in $all; do wait $p || exit 9; done");
     vec![
-        ("twelve short programs on four devices", "mig4", "", 0, twelve(ONCE), 12),
-        ("with one free", "mig4", "linger = '500ms'", 3, twelve(ONCE), 12),
-        ("inside a grant of two, of which one is held", "mig4", "linger = '1s'", 0,
+        ("six short programs on four devices", "mig4", "", 0, six(ONCE), 6),
+        ("with one free", "mig4", "", 3, six(ONCE), 6),
+        ("inside a grant of two, of which one is held", "mig4", "", 0,
             format!("export CUDA_VISIBLE_DEVICES=$(getgpu -q -n 2); getgpu --hold >/dev/null; for i in 1 2 3; do {ONCE} || exit 9; done"), 3),
-        ("inside a grant of two", "mig4", "linger = '500ms'", 0, format!("export CUDA_VISIBLE_DEVICES=$(getgpu -q -n 2); {}", twelve(ONCE)), 12),
-        ("by cudawrap", "mig4", "linger = '500ms'", 3, "CUDA_VISIBLE_DEVICES=$(getgpu) sim-cuda --run 0.2; cudawrap -- sim-cuda --run 0.2".into(), 2),
-        ("two at a time on two GPUs", "gpus4", "linger = '500ms'", 2, two_at_a_time.into(), 10),
-        ("pairs", "gpus4", "linger = '500ms'", 2, twelve("CUDA_VISIBLE_DEVICES=$(getgpu -q -n 2) sim-cuda --run 0.2"), 12),
-        ("halves", "h200x1", "linger = '500ms'", 0, twelve("CUDA_VISIBLE_DEVICES=$(getgpu --share 1/2) sim-cuda --shared --run 0.2"), 12),
-        ("as many workers as devices", "a100x1", "linger = '500ms'", 0, workers(7), 21),
-        ("within a limit", "mig4", "linger = '500ms'\nmax_per_user = 1", 0, twelve(ONCE), 12),
-        ("in a pipeline", "h200x1", "linger = '500ms'", 0, format!("seq 4 | while read i; do {ONCE} || exit 9; done | cat"), 4),
-        ("behind an older job", "h200x1", "linger = '500ms'", 0, format!("(sleep 30 & wait) & job=$!; for i in 1 2 3; do {ONCE} || exit 9; done; kill $job"), 3),
+        ("inside a grant of two", "mig4", "", 0, format!("export CUDA_VISIBLE_DEVICES=$(getgpu -q -n 2); {}", six(ONCE)), 6),
+        ("by cudawrap", "mig4", "", 3, "CUDA_VISIBLE_DEVICES=$(getgpu) sim-cuda --run 0.2; cudawrap -- sim-cuda --run 0.2".into(), 2),
+        ("two at a time on two GPUs", "gpus4", "", 2, two_at_a_time.into(), 10),
+        ("pairs", "gpus4", "", 2, six("CUDA_VISIBLE_DEVICES=$(getgpu -q -n 2) sim-cuda --run 0.2"), 6),
+        ("halves", "h200x1", "", 0, six("CUDA_VISIBLE_DEVICES=$(getgpu --share 1/2) sim-cuda --shared --run 0.2"), 6),
+        ("as many workers as devices", "a100x1", "", 0, workers(7), 21),
+        ("within a limit", "mig4", "max_per_user = 1", 0, six(ONCE), 6),
+        ("in a pipeline", "h200x1", "", 0, format!("seq 4 | while read i; do {ONCE} || exit 9; done | cat"), 4),
+        ("behind an older job", "h200x1", "", 0, format!("(sleep 30 & wait) & job=$!; for i in 1 2 3; do {ONCE} || exit 9; done; kill $job"), 3),
     ]
 }
 
