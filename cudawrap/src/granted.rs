@@ -87,6 +87,7 @@ fn lease_once(
     let lock_file = call.lock_file;
     let probe = lock_file.open()?;
     request.filter.grant = Some(uuids(devices));
+    request.takes_kept = true;
     let mut held = false;
     for device in devices {
         held |= occupancy::seen(&probe, Span::of(&device.uuid))?.is_some();

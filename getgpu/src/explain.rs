@@ -2,7 +2,7 @@
 //! thing that is wrong with the lists. Pure text from what the choice found.
 
 use getgpu_choose::{Filter, Outside, Rejected};
-use getgpu_lock::{LockFile, OfdLock, Span, holders};
+use getgpu_lock::{Holder, LockFile, OfdLock, Span, holders};
 use getgpu_model::{Device, Inventory};
 use getgpu_settings::DeviceList;
 
@@ -57,6 +57,10 @@ pub fn passed_over(
 ) -> String {
     let why = match why {
         None => "free, but another device was chosen".to_owned(),
+        Some(Rejected::Kept) => {
+            let who = holders::keeper(probe).unwrap_or_default();
+            format!("kept for {}, who waits for several devices", whom(&who))
+        }
         Some(Rejected::Taken | Rejected::Tentative) => holder(lock_file, probe, device),
         Some(Rejected::TooFew) => "free, but too few devices are free".to_owned(),
         Some(Rejected::NoRoom) => {
@@ -89,9 +93,14 @@ fn holder(lock_file: &LockFile, probe: &OfdLock, device: &Device) -> String {
     } else {
         "reserved for"
     };
+    format!("{what} {}", whom(holder))
+}
+
+/// `ana (pid 4711, train)`
+fn whom(holder: &Holder) -> String {
     let user = holder.user.as_deref().unwrap_or("?");
     match (holder.pid, &holder.program) {
-        (Some(pid), Some(program)) => format!("{what} {user} (pid {pid}, {program})"),
-        _ => format!("{what} {user}"),
+        (Some(pid), Some(program)) => format!("{user} (pid {pid}, {program})"),
+        _ => user.to_owned(),
     }
 }

@@ -30,6 +30,7 @@ pub fn indexed(
         return Ok(Chosen::Ready(answer::again(call, cover, value)?));
     }
     request.cover = owned.cover();
+    request.takes_kept = true;
     let probe = call.lock_file.open()?;
     let mut chooser = Chooser {
         node,

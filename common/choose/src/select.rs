@@ -17,7 +17,7 @@ use crate::queue::lingering::{self, Prospect};
 use crate::queue::{self, Patience, Progress, Search, Waiter};
 use crate::request::Request;
 use getgpu_ask::{Node, nvml_client};
-use getgpu_lock::{LockFile, OfdLock, Side};
+use getgpu_lock::{LockFile, OfdLock, Side, kept};
 use getgpu_model::{Device, Diag, Failure, Inventory, Kind, Uuid};
 use getgpu_settings::{Environment, Settings, Wait};
 
@@ -36,6 +36,8 @@ pub struct Queueing {
     prospect: Prospect,
     /// Why there is nothing to have now.
     failure: Failure,
+    /// The same of each device that was looked at.
+    rejected: Vec<(Device, Rejected)>,
 }
 
 impl Queueing {
@@ -63,6 +65,7 @@ impl Queueing {
         let patience = self.patience(settings);
         let queue = request.queue();
         let search = Search::new(lock_file, side, request, node, environment)?;
+        let search = search.after(self.rejected);
         Waiter::new(lock_file, queue, search, progress, patience)?.wait()
     }
 
@@ -87,8 +90,8 @@ impl Queueing {
 /// Nothing is free now.
 struct NotNow {
     failure: Failure,
-    /// The devices that were leased or reserved.
-    taken: Vec<Device>,
+    /// Why each device that was looked at was not taken.
+    rejected: Vec<(Device, Rejected)>,
 }
 
 /// What a program adds to a selection.
@@ -154,13 +157,13 @@ impl Selection<'_, '_> {
             observer.known(&inventory, &pool)?;
             fits_inside(self.request, &inventory)?;
         }
-        let (failure, taken) = match self.choose_behind_queue(ahead, &probe, observer)? {
+        let (failure, rejected) = match self.choose_behind_queue(ahead, &probe, observer)? {
             ChoiceOutcome::Claimed(claimed) => return Ok(Selected::Claimed(claimed)),
-            ChoiceOutcome::NoneFree(NotNow { failure, taken }) => (failure, Some(taken)),
+            ChoiceOutcome::NoneFree(NotNow { failure, rejected }) => (failure, Some(rejected)),
             ChoiceOutcome::OverCap(failure) => (failure, None),
         };
         let inventory = self.inventory()?;
-        let prospect = self.prospect(taken.as_deref(), &inventory, &probe)?;
+        let prospect = self.prospect(rejected.as_deref(), &inventory, &probe)?;
         if !self.waits() && prospect == Prospect::None {
             return Err(failure);
         }
@@ -169,21 +172,22 @@ impl Selection<'_, '_> {
             asked: self.waits(),
             prospect,
             failure,
+            rejected: rejected.unwrap_or_default(),
         }))
     }
 
     /// Whether what was in the way is about to end, or has ended since it was looked at:
-    /// then it no longer shows that. `taken`: the devices that were in the way; none: the limit
-    /// of this user was.
+    /// then it no longer shows that. `rejected`: the devices that were looked at; none: the limit
+    /// of this user was in the way.
     fn prospect(
         &self,
-        taken: Option<&[Device]>,
+        rejected: Option<&[(Device, Rejected)]>,
         inventory: &Inventory,
         probe: &OfdLock,
     ) -> Result<Prospect, Failure> {
-        let (prospect, is_free) = if let Some(taken) = taken {
+        let (prospect, is_free) = if let Some(rejected) = rejected {
             let prospect = lingering::prospect(self.lock_file, probe, self.request, inventory)?;
-            (prospect, self.has_come_free(taken, probe)?)
+            (prospect, self.has_come_free(rejected, probe)?)
         } else {
             let prospect = lingering::prospect_within_limit(self.lock_file, probe, inventory)?;
             let allowed = cap::allows(self.lock_file, probe, inventory, self.request)?;
@@ -197,8 +201,12 @@ impl Selection<'_, '_> {
     }
 
     /// Whether one of the devices that the lock kept from this call is free by now.
-    fn has_come_free(&self, taken: &[Device], probe: &OfdLock) -> Result<bool, Failure> {
-        for device in taken {
+    fn has_come_free(
+        &self,
+        rejected: &[(Device, Rejected)],
+        probe: &OfdLock,
+    ) -> Result<bool, Failure> {
+        for (device, _) in rejected.iter().filter(|(_, why)| why.is_locks()) {
             if device_claim::units(probe, self.request, device)?.is_available() {
                 return Ok(true);
             }
@@ -235,7 +243,7 @@ impl Selection<'_, '_> {
         if left_alone.is_empty() {
             return Ok(ChoiceOutcome::NoneFree(NotNow {
                 failure: queue::taken_by(ahead).hint(observer.hint(true)),
-                taken: Vec::new(),
+                rejected: Vec::new(),
             }));
         }
         self.choose(probe, Some(&left_alone), observer)
@@ -265,6 +273,7 @@ impl Selection<'_, '_> {
         only: Option<&[Uuid]>,
         observer: &mut dyn Observer,
     ) -> Result<ChoiceOutcome<Claimed, NotNow>, Failure> {
+        let waits = self.waits();
         let mut chooser = Chooser {
             node: &mut *self.node,
             lock_file: self.lock_file,
@@ -281,7 +290,25 @@ impl Selection<'_, '_> {
             }));
         }
         let inventory = chooser.node.inventory(self.request.look())?;
-        match chooser.choose(probe, &inventory)? {
+        let chosen = match chooser.choose(probe, &inventory)? {
+            ChoiceOutcome::NoneFree(rejected)
+                if !waits
+                    && rejected.iter().any(|(_, why)| *why == Rejected::Kept)
+                    && kept::has_stopped(probe)? =>
+            {
+                // For a waiter that has been stopped.
+                let mut request = self.request.clone();
+                request.takes_kept = true;
+                let mut chooser = Chooser {
+                    request: &request,
+                    node: &mut *chooser.node,
+                    ..chooser
+                };
+                chooser.choose(probe, &inventory)?
+            }
+            chosen => chosen,
+        };
+        match chosen {
             ChoiceOutcome::Claimed(claimed) => {
                 observer.picked(&mut chooser, &claimed.picked, &inventory)?;
                 Ok(ChoiceOutcome::Claimed(claimed))
@@ -295,10 +322,9 @@ impl Selection<'_, '_> {
                 let silent = all_silent(&rejected, chooser.node);
                 let remedy = report.remedy().filter(|_| std::io::stderr().is_terminal());
                 let hint = remedy.unwrap_or_else(|| observer.hint(false));
-                let taken = rejected.into_iter().filter(|(_, why)| why.is_locks());
                 Ok(ChoiceOutcome::NoneFree(NotNow {
                     failure: silent.unwrap_or_else(|| report.failure().hint(hint)),
-                    taken: taken.map(|(device, _)| device).collect(),
+                    rejected,
                 }))
             }
         }

@@ -7,8 +7,9 @@ use std::collections::BTreeSet;
 use serde::Serialize;
 
 use super::holder_args::{HolderArgs, Until};
+use super::kept::Keeper;
 use super::ownership_proof::{HolderProcess, locks_of};
-use super::{Held, Level, LockFile, OfdLock, Side, Span};
+use super::{Held, Level, LockFile, OfdLock, Side, Span, occupancy};
 use getgpu_linux::{
     Range, Stat,
     procfs::{self, namespaces},
@@ -21,7 +22,7 @@ const MOST: usize = 2000;
 /// One program or holder of a reservation.
 #[derive(Clone, Debug, Default, PartialEq, Serialize)]
 pub struct Holder {
-    /// `lease`, `reservation` or `claim`.
+    /// `lease`, `reservation`, `claim`, or `waiter` of a device that is kept.
     pub kind: &'static str,
     /// Uid as the host has it; null if only a pid is known.
     pub uid: Option<u32>,
@@ -97,6 +98,8 @@ pub struct Holdings {
     pub whole: bool,
     /// A call is trying it at this moment.
     pub tentative: bool,
+    /// No process has or tries any of it, and it is kept for a waiter ([`keeper`]).
+    pub kept: bool,
     /// Who holds the device.
     pub holders: Vec<Holder>,
 }
@@ -138,7 +141,24 @@ pub fn holdings(lock_file: &LockFile, probe: &OfdLock, span: Span) -> Result<Hol
         let found = holders_of(lock_file, probe, span, side, units)?;
         held.holders.extend(found);
     }
+    held.kept = held.used == 0 && !held.tentative && occupancy::is_kept(probe, span)?;
     Ok(held)
+}
+
+/// The waiter that devices are kept for, as far as it can be read who it is.
+pub fn keeper(probe: &OfdLock) -> Result<Holder, Failure> {
+    let pid = Keeper::now(probe)?.and_then(Keeper::pid);
+    let known = pid.filter(|_| namespaces::host_pids());
+    let known = known.and_then(|pid| Some((procfs::euid(pid)?, Stat::read(pid)?)));
+    Ok(match known {
+        None => Holder::by_uid("waiter", None),
+        Some((euid, stat)) => Holder {
+            pid: Some(stat.pid),
+            program: Some(procfs::program_name(stat.pid, &stat.comm)),
+            since: since(&stat),
+            ..Holder::by_uid("waiter", Some(namespaces::host_uid(euid)))
+        },
+    })
 }
 
 /// The units of a region that confirmed claims hold.

@@ -60,9 +60,16 @@ impl Span {
         self.range(0x0020_0000, UNITS)
     }
 
-    /// Both, with the unused bytes between them.
+    /// Both, with the bytes between them: one question over it finds what is held and
+    /// what is kept.
     pub const fn lease_and_reservation(self) -> Range {
         self.range(0x0010_0000, 0x0010_0000 + UNITS)
+    }
+
+    /// Read-locked by the waiter that the device is kept for (`kept`). It lies between
+    /// lease and reservation, so that it costs a choice no question where nothing is kept.
+    pub const fn kept(self) -> Range {
+        self.range(0x001f_0000, 1)
     }
 
     /// Leases of those who choose fewer devices than the reservation around them names.
@@ -110,8 +117,9 @@ impl Span {
 
 /// The first span has no device: byte 0 is the dispenser of tickets, byte 16
 /// lets those in who choose several devices or a part of one, from 1,024 on lie the
-/// tickets of the queues, one after the other, behind them 2^24 bytes for tags and a byte for
-/// every process id that waits, and in the last quarter a byte for every uid.
+/// tickets of the queues, one after the other, and of the line for several devices, behind
+/// them 2^24 bytes for tags, a byte for every process id that waits and what devices are kept
+/// for, and in the last quarter a byte for every uid.
 pub const fn dispenser() -> Range {
     Range::byte(0)
 }
@@ -135,6 +143,27 @@ pub const fn ticket_range(queue: u32) -> Range {
 /// The tickets of all queues.
 pub const fn all_tickets() -> Range {
     fixed(1024, QUEUES as i64 * TICKETS)
+}
+
+/// The line of all waiters that ask for several devices, behind the queues, and no queue.
+pub const fn line_for_several() -> Range {
+    fixed(1024 + QUEUES as i64 * TICKETS, TICKETS)
+}
+
+/// A byte for the waiter that devices are kept for: that of its process id, or one of the
+/// upper half where the ids of the host are not known.
+pub const fn keeper() -> Range {
+    fixed(0x2_f300_0000, 1 << 23)
+}
+
+/// Read-locked by that waiter from the start on: as many bytes as it wants devices.
+pub const fn keeper_wants() -> Range {
+    fixed(0x2_f400_0000, 1 << 16)
+}
+
+/// The same: as many as it has of them already.
+pub const fn keeper_has() -> Range {
+    fixed(0x2_f500_0000, 1 << 16)
 }
 
 /// Held by a call of this uid that counts what its user holds already.
@@ -170,9 +199,9 @@ mod tests {
     use super::*;
 
     #[rustfmt::skip]
-    fn regions(span: Span) -> [Range; 10] {
+    fn regions(span: Span) -> [Range; 11] {
         [
-            span.lease(), span.reservation(), span.inner_lease(), span.inner_reservation(),
+            span.lease(), span.kept(), span.reservation(), span.inner_lease(), span.inner_reservation(),
             span.lingering(), span.inner_lingering(), span.lease_pids(), span.reservation_pids(),
             span.lease_uids(), span.reservation_uids(),
         ]
@@ -204,7 +233,7 @@ mod tests {
         assert_eq!(fnv1a(b"a"), published, "FNV-1a test value");
         #[rustfmt::skip]
         let starts = [
-            0x10_0000, 0x20_0000, 0x30_0000, 0x40_0000, 0x60_0000, 0x70_0000, 0x100_0000,
+            0x10_0000, 0x1f_0000, 0x20_0000, 0x30_0000, 0x40_0000, 0x60_0000, 0x70_0000, 0x100_0000,
             0x200_0000, 0x1_0000_0000, 0x2_1000_0000,
         ];
         assert_eq!(regions(Span(0)).map(Range::start), starts);
@@ -231,7 +260,15 @@ mod tests {
         let (tags, waiters) = (0x2_f000_0000 + 0x100_0000, waiter_pids());
         assert!(last.end() < 0x2_f000_0000 && tags < waiters.start());
         assert_eq!(waiters.start(), 0x2_f200_0000);
-        assert!(waiters.end() < uid(0).start());
+        let line = line_for_several();
+        assert!(line.start() == last.end() && line.end() < 0x2_f000_0000);
+        let kept = [keeper(), keeper_wants(), keeper_has()];
+        assert_eq!(
+            kept.map(Range::start),
+            [0x2_f300_0000, 0x2_f400_0000, 0x2_f500_0000]
+        );
+        assert!(waiters.end() < keeper().start() && keeper().end() < keeper_wants().start());
+        assert!(keeper_has().end() < uid(0).start());
     }
 
     #[test]

@@ -78,18 +78,44 @@ pub fn in_region(probe: &OfdLock, region: Range) -> Result<Units, Failure> {
     })
 }
 
-/// Whether any process claims any of a device: of a free one, and of most others, one
-/// question to the kernel, which walks past every lock on the file for each.
-pub fn seen(probe: &OfdLock, span: Span) -> Result<Option<Held>, Failure> {
+/// What is seen of a device.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Seen {
+    /// A process claims some of it.
+    Held(Held),
+    /// No process does, and it is kept for a waiter.
+    Kept,
+}
+
+/// Whether any process claims any of a device, or it is kept for one: of a free one, and
+/// of most others, one question to the kernel, which walks past every lock on the file for
+/// each.
+pub fn seen_or_kept(probe: &OfdLock, span: Span) -> Result<Option<Seen>, Failure> {
     let Some(first) = probe.conflict(span.lease_and_reservation())? else {
         return Ok(None);
     };
     let meets = |region: Range| region.intersection(first.range).is_some();
     if first.held == Held::Confirmed && (meets(span.lease()) || meets(span.reservation())) {
-        return Ok(Some(Held::Confirmed));
+        return Ok(Some(Seen::Held(Held::Confirmed)));
     }
     let lease = probe.conflict(span.lease())?;
     let reservation = probe.conflict(span.reservation())?;
     let held = [lease, reservation].into_iter().flatten().map(|c| c.held);
-    Ok(held.max_by_key(|held| *held == Held::Confirmed))
+    Ok(match held.max_by_key(|held| *held == Held::Confirmed) {
+        Some(held) => Some(Seen::Held(held)),
+        None => is_kept(probe, span)?.then_some(Seen::Kept),
+    })
+}
+
+/// Whether any process claims any of a device.
+pub fn seen(probe: &OfdLock, span: Span) -> Result<Option<Held>, Failure> {
+    Ok(match seen_or_kept(probe, span)? {
+        Some(Seen::Held(held)) => Some(held),
+        Some(Seen::Kept) | None => None,
+    })
+}
+
+/// Whether a device is kept for a waiter, whoever has it now.
+pub fn is_kept(probe: &OfdLock, span: Span) -> Result<bool, Failure> {
+    Ok(probe.conflict(span.kept())?.is_some())
 }

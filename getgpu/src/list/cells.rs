@@ -245,6 +245,7 @@ fn state(row: &Row) -> String {
         DeviceState::Unhealthy if row.excluded => "sick".into(),
         DeviceState::Unhealthy => "unhealthy".into(),
         DeviceState::Claimed => "claimed".into(),
+        DeviceState::Kept => "kept".into(),
         DeviceState::Free if row.excluded => "excluded".into(),
         DeviceState::Free if !row.allowed => "not listed".into(),
         DeviceState::Free if !row.usable => "not usable".into(),

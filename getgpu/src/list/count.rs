@@ -81,6 +81,7 @@ fn places(probe: &OfdLock, request: &Request, device: &Device) -> Result<i64, Fa
         Portion::All => Ok(i64::from(
             device_claim::units(probe, request, device)?.is_available(),
         )),
+        Portion::Units(_) if !device_claim::units(probe, request, device)?.is_available() => Ok(0),
         Portion::Units(wanted) => {
             let taken = Occupancy::read(probe, request.level(), Span::of(&device.uuid))?.all();
             Ok(ours.difference(&taken).count() / wanted.max(1))

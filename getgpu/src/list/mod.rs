@@ -303,6 +303,9 @@ fn holdings(
         .iter()
         .map(|span| holders::holdings(lock_file, probe, *span));
     let mut all = held.collect::<Result<Vec<_>, _>>()?;
+    for held in all.iter_mut().filter(|held| held.kept) {
+        held.holders = vec![holders::keeper(probe)?];
+    }
     if !all.iter().any(Holdings::claimed) {
         return Ok((all, elsewhere));
     }

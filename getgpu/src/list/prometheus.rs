@@ -7,6 +7,7 @@ use std::fmt::Write;
 use std::path::Path;
 
 use clap::ValueEnum;
+use getgpu_lock::Holder;
 use getgpu_model::quantity::unix_seconds;
 
 use super::Listing;
@@ -30,7 +31,7 @@ const PER_DEVICE: [PerDevice; 9] = [
     (
         "getgpu_device_holders",
         "Leases and reservations on the device.",
-        |row| Some(row.holders.len().to_string()),
+        |row| Some(holders(row).count().to_string()),
     ),
     (
         "getgpu_device_empty",
@@ -204,11 +205,17 @@ fn label(text: Option<&str>) -> String {
     escaped(text.unwrap_or(""))
 }
 
+/// Those that have some of a device; one for which it is only kept has none.
+fn holders(row: &Row) -> impl Iterator<Item = &Holder> {
+    let holders = row.holders.iter();
+    holders.filter(|holder| holder.kind != "waiter")
+}
+
 /// Who holds how much of each device; one user's several parts are one series.
 fn held(rows: &[&Row]) -> Vec<String> {
     let mut held: BTreeMap<String, f64> = BTreeMap::new();
     for row in rows {
-        for holder in &row.holders {
+        for holder in holders(row) {
             let (user, job) = (label(holder.user.as_deref()), label(holder.job.as_deref()));
             let labels = format!(
                 "{{{},kind=\"{}\",user=\"{user}\",job=\"{job}\"}}",

@@ -7,6 +7,7 @@ use std::time::Duration;
 use getgpu_ask::Node;
 use getgpu_choose::{Queued, Request, queued};
 use getgpu_lock::LockFile;
+use getgpu_lock::kept::Count;
 use getgpu_model::{
     Failure,
     diag::{printable, show as print},
@@ -39,6 +40,11 @@ fn held(row: &Row, now: u64) -> String {
     let Some(first) = row.holders.first() else {
         return String::new();
     };
+    let what = if first.kind == "waiter" {
+        "kept for"
+    } else {
+        "held by"
+    };
     let name = match row.index {
         Some(index) => format!("device {index}"),
         None => row.uuid.clone(),
@@ -63,7 +69,7 @@ fn held(row: &Row, now: u64) -> String {
     });
     format!(
         "{}\n",
-        printable(&format!("{name}{profile}: held by {users}{since}{until}"))
+        printable(&format!("{name}{profile}: {what} {users}{since}{until}"))
     )
 }
 
@@ -76,22 +82,29 @@ fn text(queue: &[Queued], now: u64) -> String {
                 || "-".to_owned(),
                 |since| brief(Duration::from_secs(now.saturating_sub(since))),
             ),
+            one.kept.map_or_else(String::new, Count::text),
             printable(&one.command),
         ]
     });
-    let head = ["PID", "USER", "SINCE", "COMMAND"].map(str::to_owned);
-    let lines: Vec<[String; 4]> = std::iter::once(head).chain(lines).collect();
-    let widths = [0, 1, 2].map(|column| {
+    let kept = if queue.iter().any(|one| one.kept.is_some()) {
+        "KEPT"
+    } else {
+        ""
+    };
+    let head = ["PID", "USER", "SINCE", kept, "COMMAND"].map(str::to_owned);
+    let lines: Vec<[String; 5]> = std::iter::once(head).chain(lines).collect();
+    let widths = [0, 1, 2, 3].map(|column| {
         let cells = lines
             .iter()
-            .map(|cells: &[String; 4]| width(&cells[column]));
+            .map(|cells: &[String; 5]| width(&cells[column]));
         cells.max().unwrap_or(0)
     });
     lines
         .iter()
         .map(|cells| {
-            let [pid, user, since] = [0, 1, 2].map(|at| padded(&cells[at], widths[at]));
-            format!("{pid} {user} {since} {}\n", cells[3])
+            let columns = (0..4).filter(|at| widths[*at] > 0);
+            let columns = columns.map(|at| padded(&cells[at], widths[at]) + " ");
+            columns.collect::<String>() + &cells[4] + "\n"
         })
         .collect()
 }

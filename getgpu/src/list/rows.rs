@@ -30,6 +30,8 @@ pub enum DeviceState {
     Unhealthy,
     /// A call is just taking it, or keeps others from taking it.
     Claimed,
+    /// Free, and kept for a waiter that wants several.
+    Kept,
     /// Free, if it is in the pool.
     Free,
 }
@@ -203,6 +205,7 @@ fn state(held: &Holdings, activity: Activity) -> DeviceState {
         Activity::Unknown => DeviceState::Unknown,
         Activity::Unhealthy => DeviceState::Unhealthy,
         Activity::Idle if held.claimed() => DeviceState::Claimed,
+        Activity::Idle if held.kept => DeviceState::Kept,
         Activity::Idle => DeviceState::Free,
     }
 }

@@ -72,7 +72,7 @@ impl Style {
         let code = match state {
             DeviceState::Free => "32",
             DeviceState::Leased | DeviceState::Shared => "33",
-            DeviceState::Reserved | DeviceState::Claimed => "36",
+            DeviceState::Reserved | DeviceState::Claimed | DeviceState::Kept => "36",
             DeviceState::Busy => "31",
             DeviceState::Unknown | DeviceState::Unhealthy => "35",
         };

@@ -16,7 +16,9 @@ use crate::choice::{cap, device_claim, sampling};
 use crate::pool;
 use crate::request::Request;
 use getgpu_ask::Node;
-use getgpu_lock::{Claim, Level, LockFile, Occupancy, OfdLock, Side, Span, layout, occupancy};
+use getgpu_lock::{
+    Claim, Level, LockFile, Occupancy, OfdLock, Seen, Side, Span, layout, occupancy,
+};
 use getgpu_model::{Activity, Ailment, Detail, Device, Failure, Gpu, Health, Inventory, UNITS};
 use getgpu_settings::Type;
 
@@ -327,8 +329,10 @@ impl Chooser<'_, '_> {
         probe: &OfdLock,
         device: &Device,
     ) -> Result<Option<Rejected>, Failure> {
-        if occupancy::seen(probe, Span::of(&device.uuid))?.is_some() {
-            return Ok(Some(Rejected::Taken));
+        match occupancy::seen_or_kept(probe, Span::of(&device.uuid))? {
+            Some(Seen::Held(_)) => return Ok(Some(Rejected::Taken)),
+            Some(Seen::Kept) => return Ok(Some(Rejected::Kept)),
+            None => {}
         }
         Ok(offer::objection(
             self.node.nvml()?.usage(device, Detail::Uuid)?,

@@ -6,7 +6,7 @@ use crate::choice::offer::{Offer, Rejected};
 use crate::pool::Portion;
 use crate::request::Request;
 use getgpu_lock::{
-    Attempt, Claim, ClaimSpec, Held, Level, LockFile, Occupancy, OfdLock, Side, Span, claim,
+    Attempt, Claim, ClaimSpec, Held, Level, LockFile, Occupancy, OfdLock, Seen, Side, Span, claim,
     occupancy,
 };
 use getgpu_model::{Device, Failure, Units};
@@ -57,7 +57,15 @@ pub fn units(probe: &OfdLock, request: &Request, device: &Device) -> Result<Offe
     };
     if wanted.is_none() && level == Level::Outer {
         // The usual case, in two questions.
-        return Ok(unless_held(occupancy::seen(probe, span)?, ours));
+        return Ok(match occupancy::seen_or_kept(probe, span)? {
+            Some(Seen::Kept) if !request.takes_kept => Offer::Rejected(Rejected::Kept),
+            Some(Seen::Held(held)) => unless_held(Some(held), ours),
+            Some(Seen::Kept) | None => Offer::Available(ours),
+        });
+    }
+    let is_left = level == Level::Outer && !request.takes_kept;
+    if is_left && occupancy::is_kept(probe, span)? {
+        return Ok(Offer::Rejected(Rejected::Kept));
     }
     let taken = Occupancy::read(probe, level, span)?;
     let Some(wanted) = wanted else {

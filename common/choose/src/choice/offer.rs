@@ -25,6 +25,8 @@ pub enum Rejected {
     Taken,
     /// Another call had claimed it tentatively.
     Tentative,
+    /// It is free, and kept for a waiter that wants several.
+    Kept,
     /// It is free, and with it there are still fewer than are wanted.
     TooFew,
     /// Less of it is free than the share that is wanted.
@@ -40,7 +42,10 @@ pub enum Rejected {
 impl Rejected {
     /// Whether the reason is what others hold on the lock.
     pub fn is_locks(&self) -> bool {
-        matches!(self, Self::Taken | Self::Tentative | Self::NoRoom)
+        matches!(
+            self,
+            Self::Taken | Self::Tentative | Self::NoRoom | Self::Kept
+        )
     }
 
     /// Whether the reason is what NVML said, or that it said nothing.

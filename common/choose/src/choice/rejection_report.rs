@@ -26,6 +26,8 @@ pub(crate) struct RejectionReport {
     pub(crate) unknown: usize,
     /// CUDA cannot or should not start there.
     pub(crate) unhealthy: usize,
+    /// Kept for a waiter that wants several.
+    pub(crate) kept: usize,
     /// Free, but fewer than are wanted.
     pub free: usize,
 }
@@ -37,6 +39,7 @@ impl RejectionReport {
         for (device, why) in rejected {
             match why {
                 Rejected::TooFew => report.free += 1,
+                Rejected::Kept => report.kept += 1,
                 Rejected::Busy(_) => report.other += 1,
                 Rejected::Unknown(_) => report.unknown += 1,
                 Rejected::Unhealthy(_) => report.unhealthy += 1,
@@ -68,6 +71,7 @@ impl RejectionReport {
         self.users.values().sum::<usize>()
             + self.leased
             + self.reserved
+            + self.kept
             + self.other
             + self.unknown
             + self.unhealthy
@@ -80,6 +84,7 @@ impl RejectionReport {
         let rest = [
             ("leased", self.leased),
             ("reserved", self.reserved),
+            ("kept for a waiter", self.kept),
             ("other programs", self.other),
             ("unknown to NVML", self.unknown),
             ("unhealthy", self.unhealthy),

@@ -1,10 +1,12 @@
 //! The queue of waiters: served in order of arrival, across users and programs, by locks
 //! alone, so that a killed waiter blocks no other. `ticket` is a place in the queue,
 //! `waiter` waits for its turn and then for a device, `retry_schedule` tells when to try
-//! one again, `stalled_head` when the head tries none, `progress` says so, `queued` lists
+//! one again, `stalled_head` when the head tries none, `keeping` is the turn of those who want
+//! several devices, `progress` says so, `queued` lists
 //! who waits, `lingering` finds reservations that are about to end, `outlook` tells when
 //! devices may become free.
 
+pub mod keeping;
 pub mod lingering;
 pub mod outlook;
 #[cfg(test)]

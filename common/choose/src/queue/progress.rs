@@ -6,6 +6,7 @@ use std::io::IsTerminal;
 use std::time::{Duration, Instant};
 
 use super::outlook::Outlook;
+use getgpu_lock::kept::Count;
 use getgpu_model::{Diag, Verbosity};
 use getgpu_settings::Settings;
 
@@ -20,6 +21,8 @@ pub(crate) enum Standing {
         used: usize,
         total: usize,
         ahead: usize,
+        /// What is kept for it, if it is its turn.
+        kept: Option<Count>,
         outlook: Outlook,
     },
     /// Over the user's own limit, which this says.
@@ -120,9 +123,11 @@ fn line(standing: &Standing, clock: &str) -> String {
             used,
             total,
             ahead,
+            kept,
             outlook,
         } => format!(
-            "waiting for a device: {used} of {total} in use, {ahead} ahead of you{clock}{}",
+            "waiting for a device: {used} of {total} in use, {}{clock}{}",
+            place(*ahead, *kept),
             outlook.text()
         ),
         Standing::OverLimit(text) => {
@@ -131,6 +136,14 @@ fn line(standing: &Standing, clock: &str) -> String {
             )
         }
     }
+}
+
+/// `2 ahead of you`, or, with the turn of those who want several, `3 of 8 kept for you`.
+fn place(ahead: usize, kept: Option<Count>) -> String {
+    kept.map_or_else(
+        || format!("{ahead} ahead of you"),
+        |kept| format!("{} for you", kept.text()),
+    )
 }
 
 /// The line for a terminal of so many columns: a short one where it would not fit, and no
@@ -143,8 +156,15 @@ fn painted(standing: &Standing, program: &str, waited: Duration, columns: usize)
     }
     let short = match standing {
         Standing::Queued {
-            used, total, ahead, ..
-        } => format!("{program}: waiting {clock}, {ahead} ahead, {used} of {total} in use"),
+            used,
+            total,
+            ahead,
+            kept,
+            ..
+        } => {
+            let place = kept.map_or_else(|| format!("{ahead} ahead"), Count::text);
+            format!("{program}: waiting {clock}, {place}, {used} of {total} in use")
+        }
         Standing::OverLimit(text) => format!("{program}: waiting {clock}: {text}"),
     };
     short.chars().take(columns.saturating_sub(1)).collect()
@@ -177,6 +197,14 @@ mod tests {
             used: 7,
             total: 8,
             ahead: 2,
+            kept: None,
+            outlook: Outlook::default(),
+        };
+        let turn = Standing::Queued {
+            used: 5,
+            total: 8,
+            ahead: 0,
+            kept: Some(Count { has: 3, wanted: 8 }),
             outlook: Outlook::default(),
         };
         let over = Standing::OverLimit("you hold 1 of at most 1: MIG-a".into());
@@ -193,6 +221,8 @@ mod tests {
             (&queued, 80, "getgpu: waiting for a device: 7 of 8 in use, 2 ahead of you, 00:42"),
             (&queued, 60, "getgpu: waiting 00:42, 2 ahead, 7 of 8 in use"),
             (&queued, 20, "getgpu: waiting 00:4"),
+            (&turn, 80, "getgpu: waiting for a device: 5 of 8 in use, 3 of 8 kept for you, 00:42"),
+            (&turn, 60, "getgpu: waiting 00:42, 3 of 8 kept, 5 of 8 in use"),
             (&over, 60, "getgpu: waiting 00:42: you hold 1 of at most 1: MIG-a"),
         ];
         for (standing, columns, painted_line) in cases {

@@ -5,6 +5,7 @@ use serde::Serialize;
 
 use getgpu_auto::LEASE_WORKER_OPTION;
 use getgpu_linux::{CommandLines, Stat, procfs};
+use getgpu_lock::kept::{Count, Keeper};
 use getgpu_lock::{Held, OfdLock, holders, layout};
 use getgpu_model::Failure;
 
@@ -23,6 +24,8 @@ pub struct Queued {
     pub command: String,
     /// When it started, in Unix seconds.
     pub since: Option<u64>,
+    /// How many devices are kept for it, where it is its turn.
+    pub kept: Option<Count>,
 }
 
 /// The processes that wait, in the order in which they started.
@@ -41,6 +44,8 @@ pub fn queued(probe: &OfdLock) -> Result<Vec<Queued>, Failure> {
             }
         }
     }
+    let keeper = Keeper::now(probe)?.and_then(Keeper::pid);
+    let kept = keeper.map(|_| Keeper::count(probe)).transpose()?;
     found.sort_by_key(|(stat, _)| (stat.start, stat.pid));
     Ok(found
         .into_iter()
@@ -53,6 +58,7 @@ pub fn queued(probe: &OfdLock) -> Result<Vec<Queued>, Failure> {
                 user: procfs::user_name(uid),
                 command,
                 since: holders::since(&stat),
+                kept: kept.filter(|_| keeper == Some(stat.pid)),
             }
         })
         .collect())

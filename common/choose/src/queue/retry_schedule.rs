@@ -25,6 +25,8 @@ pub struct Availability {
     pub free: Vec<Uuid>,
     /// If those who try them at this moment leave them.
     pub(crate) tentative: Vec<Uuid>,
+    /// How many are kept for another waiter.
+    pub(crate) kept: usize,
 }
 
 #[derive(Clone, Copy, Debug)]
@@ -125,7 +127,7 @@ mod tests {
         let free = uuids.iter().map(|uuid| (*uuid).clone()).collect();
         Availability {
             free,
-            tentative: Vec::new(),
+            ..Availability::default()
         }
     }
 
@@ -157,6 +159,7 @@ mod tests {
             &Availability {
                 free: vec![b.clone()],
                 tentative: vec![a.clone()],
+                kept: 0,
             },
             at(1200),
         );

@@ -18,7 +18,8 @@ use crate::pool;
 use crate::request::Request;
 use getgpu_ask::Node;
 use getgpu_linux::BlockedSignals;
-use getgpu_lock::{LockFile, OfdLock, Side};
+use getgpu_lock::kept::{Courtesy, Keeper};
+use getgpu_lock::{Level, LockFile, OfdLock, Side};
 use getgpu_model::{Device, Failure, Inventory, Kind, Uuid, quantity};
 use getgpu_settings::{Environment, Loaded, allowed};
 
@@ -48,6 +49,9 @@ pub struct Search<'a, 'n> {
     read: Instant,
     failures: u32,
     rejected: Vec<(Device, Rejected)>,
+    /// Whether devices are kept for this waiter, and how it stands to others that keep some.
+    is_keeper: bool,
+    courtesy: Courtesy,
 }
 
 impl<'a, 'n> Search<'a, 'n> {
@@ -74,7 +78,16 @@ impl<'a, 'n> Search<'a, 'n> {
             read: Instant::now(),
             failures: 0,
             rejected: Vec::new(),
+            is_keeper: false,
+            courtesy: Courtesy::default(),
         })
+    }
+
+    /// The same, after a look that found these devices not to be had.
+    #[must_use]
+    pub fn after(mut self, rejected: Vec<(Device, Rejected)>) -> Self {
+        self.rejected = rejected;
+        self
     }
 
     /// An administrator may drain a device while others wait for it. What cannot be read
@@ -93,6 +106,11 @@ impl<'a, 'n> Search<'a, 'n> {
         }
         let (filter, count) = (&self.request.filter, self.request.count);
         pool::candidates(filter, &self.inventory, count).map(drop)
+    }
+
+    fn room(&self, probe: &OfdLock) -> Result<Availability, Failure> {
+        let pool = self.request.filter.pool(&self.inventory);
+        availability(probe, self.request, pool)
     }
 
     /// One choice, with a session of its own that ends with the answer.
@@ -176,11 +194,31 @@ impl Seeker for Search<'_, '_> {
 
     fn availability(&mut self, probe: &OfdLock) -> Result<Availability, Failure> {
         self.reread()?;
-        availability(
-            probe,
-            self.request,
-            self.request.filter.pool(&self.inventory),
-        )
+        self.request.takes_kept = self.is_keeper;
+        let found = self.room(probe)?;
+        if found.kept == 0 || self.courtesy.gives_way(Keeper::now(probe)?, Instant::now()) {
+            return Ok(found);
+        }
+        self.request.takes_kept = true;
+        self.room(probe)
+    }
+
+    fn keepable(&self) -> Vec<Uuid> {
+        let pool = self.request.filter.pool(&self.inventory);
+        let uuids: Vec<Uuid> = pool.map(|device| device.uuid.clone()).collect();
+        // What no wait can make well is not waited for at the cost of others.
+        let sick = self.rejected.iter().filter(|(device, why)| {
+            matches!(why, Rejected::Unknown(_) | Rejected::Unhealthy(_))
+                && uuids.contains(&device.uuid)
+        });
+        if self.request.level() != Level::Outer || uuids.len() < self.request.count + sick.count() {
+            return Vec::new();
+        }
+        uuids
+    }
+
+    fn take_kept(&mut self, is_keeper: bool) {
+        self.is_keeper = is_keeper;
     }
 
     fn wanted(&self) -> usize {
@@ -286,6 +324,7 @@ pub fn availability<'d>(
             Offer::Rejected(Rejected::Tentative) => {
                 availability.tentative.push(device.uuid.clone());
             }
+            Offer::Rejected(Rejected::Kept) => availability.kept += 1,
             Offer::Rejected(_) => {}
         }
     }

@@ -35,9 +35,24 @@ pub struct Ticket {
 impl Ticket {
     /// Draws the next number of a queue.
     pub(crate) fn draw(lock_file: &LockFile, queue: u32) -> Result<Self, Failure> {
-        let queue = layout::ticket_range(queue);
-        let dispenser = lock_file.open()?;
-        dispenser.write_within(layout::dispenser(), DISPENSER)?;
+        let _dispenser = dispenser(lock_file)?;
+        Self::next(lock_file, layout::ticket_range(queue))
+    }
+
+    /// The same, and the next number of the line for several devices: those who stand in
+    /// both have the same order in both.
+    pub(crate) fn draw_for_several(
+        lock_file: &LockFile,
+        queue: u32,
+    ) -> Result<(Self, Self), Failure> {
+        let _dispenser = dispenser(lock_file)?;
+        Ok((
+            Self::next(lock_file, layout::ticket_range(queue))?,
+            Self::next(lock_file, layout::line_for_several())?,
+        ))
+    }
+
+    fn next(lock_file: &LockFile, queue: Range) -> Result<Self, Failure> {
         let own = lock_file.open()?;
         if namespaces::host_pids() {
             // So that people can be told who waits.
@@ -116,6 +131,13 @@ impl Ticket {
             None => Ok(true),
         }
     }
+}
+
+/// Who draws waits until no other does.
+fn dispenser(lock_file: &LockFile) -> Result<OfdLock, Failure> {
+    let dispenser = lock_file.open()?;
+    dispenser.write_within(layout::dispenser(), DISPENSER)?;
+    Ok(dispenser)
 }
 
 /// The first number above all that are locked.

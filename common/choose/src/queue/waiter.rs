@@ -6,11 +6,12 @@
 use crate::choice::chooser::ChoiceOutcome;
 use std::time::{Duration, Instant};
 
+use super::keeping::KeepingTurn;
 use super::outlook::Outlook;
 use super::progress::Standing;
 use super::retry_schedule::{Availability, RetrySchedule};
 use super::{Progress, Ticket, stalled_head};
-use getgpu_lock::{LockFile, OfdLock};
+use getgpu_lock::{LockFile, OfdLock, kept};
 use getgpu_model::{Failure, Uuid};
 use getgpu_settings::Wait;
 
@@ -65,6 +66,12 @@ pub trait Seeker {
     fn lingers(&mut self, _probe: &OfdLock) -> Result<bool, Failure> {
         Ok(false)
     }
+    /// The devices of which several are kept for this waiter; none where that is no use.
+    fn keepable(&self) -> Vec<Uuid> {
+        Vec::new()
+    }
+    /// Whether what is kept is kept for this waiter.
+    fn take_kept(&mut self, _is_keeper: bool) {}
     /// When those that are held may become free.
     fn outlook(&self, probe: &OfdLock) -> Outlook;
     /// Whether this user may have more now.
@@ -96,9 +103,11 @@ impl From<Wait> for Patience {
 }
 
 /// A place in the queue, and the search that goes on when its turn has come.
-pub struct Waiter<S: Seeker> {
+pub struct Waiter<'l, S: Seeker> {
     probe: OfdLock,
     ticket: Ticket,
+    /// Of one that asks for several devices.
+    keeping: Option<KeepingTurn<'l>>,
     seeker: S,
     schedule: RetrySchedule,
     progress: Progress,
@@ -112,20 +121,30 @@ pub struct Waiter<S: Seeker> {
     over: Option<Failure>,
     /// When it has last looked for devices that a stalled head leaves alone.
     searched: Instant,
+    /// How many devices had room at the last look and were not found in use.
+    room: usize,
 }
 
-impl<S: Seeker> Waiter<S> {
+impl<'l, S: Seeker> Waiter<'l, S> {
     /// Takes a place in the queue.
     pub fn new(
-        lock_file: &LockFile,
+        lock_file: &'l LockFile,
         queue: u32,
         seeker: S,
         progress: Progress,
         patience: Patience,
     ) -> Result<Self, Failure> {
+        // A call that waits only for what lingers keeps nothing from others.
+        let (ticket, keeping) = if seeker.wanted() > 1 && patience.failure.is_none() {
+            let (ticket, place) = Ticket::draw_for_several(lock_file, queue)?;
+            (ticket, Some(KeepingTurn::new(lock_file, place)))
+        } else {
+            (Ticket::draw(lock_file, queue)?, None)
+        };
         Ok(Self {
             probe: lock_file.open()?,
-            ticket: Ticket::draw(lock_file, queue)?,
+            ticket,
+            keeping,
             seeker,
             schedule: RetrySchedule::default(),
             progress,
@@ -135,6 +154,7 @@ impl<S: Seeker> Waiter<S> {
             outlook: None,
             over: None,
             searched: Instant::now(),
+            room: 0,
         })
     }
 
@@ -183,6 +203,10 @@ impl<S: Seeker> Waiter<S> {
     /// Sleeps until the next look. A stalled head is looked for instead when that is due.
     fn behind(&mut self, place: u32) -> Result<Option<S::Found>, Failure> {
         let left = self.left()?;
+        if let Some(keeping) = &mut self.keeping {
+            keeping.stand_aside()?;
+            self.seeker.take_kept(false);
+        }
         self.say()?;
         let place_searched = place.min(FURTHEST);
         if self.searched.elapsed() >= STALLED * place_searched {
@@ -220,6 +244,11 @@ impl<S: Seeker> Waiter<S> {
 
     /// One look at the lock by the first of the queue, and a pause.
     fn head(&mut self) -> Result<Option<S::Found>, Failure> {
+        let has_turn = match &mut self.keeping {
+            Some(keeping) => keeping.has_turn(&self.seeker.keepable())?,
+            None => false,
+        };
+        self.seeker.take_kept(has_turn);
         if let Some(found) = self.search(&|_| true)? {
             return Ok(Some(found));
         }
@@ -227,11 +256,26 @@ impl<S: Seeker> Waiter<S> {
             self.stand_aside()?;
             return Ok(None);
         }
+        self.keep(has_turn)?;
         let left = self.left()?;
         self.say()?;
         let due = self.schedule.pause(Instant::now()).unwrap_or(left);
         std::thread::sleep(due.min(self.pause()).min(left));
         Ok(None)
+    }
+
+    /// Keeps what becomes free for this waiter, if it has the turn for it.
+    fn keep(&mut self, has_turn: bool) -> Result<(), Failure> {
+        let Some(keeping) = self.keeping.as_mut() else {
+            return Ok(());
+        };
+        if !has_turn {
+            keeping.rest();
+            return Ok(());
+        }
+        let wanted = self.seeker.wanted();
+        let has = self.room.min(wanted);
+        keeping.keep(self.seeker.keepable(), kept::Count { has, wanted })
     }
 
     /// One look at the lock, and an attempt if enough devices that `may` be tried have
@@ -241,6 +285,7 @@ impl<S: Seeker> Waiter<S> {
         let availability = self.seeker.availability(&self.probe)?;
         let now = Instant::now();
         self.schedule.update(&availability, now);
+        self.room = self.schedule.idle(&availability.free);
         let due: Vec<Uuid> = availability
             .free
             .iter()
@@ -273,15 +318,24 @@ impl<S: Seeker> Waiter<S> {
     /// Lets others pass until this user may have more.
     fn stand_aside(&mut self) -> Result<(), Failure> {
         self.ticket.stand_aside()?;
+        if let Some(keeping) = &mut self.keeping {
+            keeping.stand_aside()?;
+        }
         loop {
             let left = self.left()?;
             self.say()?;
             std::thread::sleep(left.min(ASIDE));
-            if self.seeker.may_have_more(&self.probe)? && self.ticket.stand_again()? {
+            if self.seeker.may_have_more(&self.probe)? && self.stand_again()? {
                 self.over = None;
                 return Ok(());
             }
         }
+    }
+
+    /// Takes the places again, each as soon as no other process probes it.
+    fn stand_again(&mut self) -> Result<bool, Failure> {
+        let keeping = self.keeping.as_mut().map(KeepingTurn::stand_again);
+        Ok(keeping.transpose()?.unwrap_or(true) && self.ticket.stand_again()?)
     }
 
     fn say(&mut self) -> Result<(), Failure> {
@@ -289,6 +343,7 @@ impl<S: Seeker> Waiter<S> {
         let (seeker, schedule) = (&mut self.seeker, &mut self.schedule);
         let mut ahead = Ok(0);
         let over = self.over.as_ref();
+        let kept = self.keeping.as_ref().and_then(KeepingTurn::count);
         self.progress.update(|| {
             if let Some(over) = over {
                 return Standing::OverLimit(over.message.clone());
@@ -305,6 +360,7 @@ impl<S: Seeker> Waiter<S> {
                 used: total.saturating_sub(free),
                 total,
                 ahead: ahead.as_ref().map_or(0, |ahead| *ahead),
+                kept,
                 outlook: told.map(|(_, outlook)| outlook).unwrap_or_default(),
             }
         });

@@ -83,7 +83,7 @@ fn wait(mut script: Script, ahead: usize) -> ([bool; 2], u32) {
     waiter.wait().unwrap()
 }
 
-fn waiter(lock_file: &LockFile, script: Script, patience: Patience) -> Waiter<Script> {
+fn waiter(lock_file: &LockFile, script: Script, patience: Patience) -> Waiter<'_, Script> {
     let progress = Progress::silent(&Diag::new("getgpu", Verbosity::Normal));
     Waiter::new(lock_file, 1, script, progress, patience).unwrap()
 }

@@ -43,6 +43,9 @@ pub struct Request {
     pub memory: bool,
     /// The program is a client of an MPS daemon, which is the one program of its device.
     pub mps: bool,
+    /// What is kept for a waiter may be taken: it is kept for this one, or the device is
+    /// named, or that waiter is not given way to.
+    pub takes_kept: bool,
     /// A batch system granted the devices.
     granted_by_batch: bool,
     /// The most devices that this user may have at a time.
@@ -120,6 +123,7 @@ impl Request {
             placement: Placement::default(),
             user: nix::unistd::geteuid().as_raw(),
             lease_of: None,
+            takes_kept: false,
             granted_by_batch,
             cap: settings.max_per_user.filter(|_| counted),
             grant,

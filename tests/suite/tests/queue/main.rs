@@ -8,4 +8,5 @@
 
 mod interruptions;
 mod order;
+mod several;
 mod waiters;

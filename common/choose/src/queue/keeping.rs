@@ -1,0 +1,97 @@
+//! The turn of those who wait for several devices. The oldest of them that is the first of
+//! its queue has kept for it what becomes free of the devices that it could use: others who
+//! ask for fewer would always be faster. One waiter at a time has this turn, so that two
+//! cannot hold each a half of what the other wants; with its process all of it ends.
+
+use getgpu_lock::LockFile;
+use getgpu_lock::kept::{Count, Marks};
+use getgpu_model::{Failure, Uuid};
+
+use super::Ticket;
+
+/// The place in the line for several devices, and what is kept.
+#[derive(Debug)]
+pub struct KeepingTurn<'l> {
+    lock_file: &'l LockFile,
+    place: Ticket,
+    marks: Option<Marks>,
+    /// Whether those behind may pass.
+    aside: bool,
+}
+
+impl<'l> KeepingTurn<'l> {
+    /// With this place, and nothing kept yet.
+    pub const fn new(lock_file: &'l LockFile, place: Ticket) -> Self {
+        Self {
+            lock_file,
+            place,
+            marks: None,
+            aside: false,
+        }
+    }
+
+    /// Whether it is this waiter's turn, who is the first of its own queue. Who has nothing
+    /// that is `keepable` lets those behind pass.
+    ///
+    /// # Errors
+    ///
+    /// The lock file cannot be read or locked.
+    pub fn has_turn(&mut self, keepable: &[Uuid]) -> Result<bool, Failure> {
+        if keepable.is_empty() {
+            self.stand_aside()?;
+        } else if self.aside {
+            self.stand_again()?;
+        }
+        Ok(!self.aside && self.place.is_head()?)
+    }
+
+    /// Keeps these devices, with a sign of life.
+    ///
+    /// # Errors
+    ///
+    /// The lock file cannot be opened or locked.
+    pub fn keep(&mut self, keepable: Vec<Uuid>, count: Count) -> Result<(), Failure> {
+        if let Some(marks) = &mut self.marks
+            && marks.is_of(&keepable, count)
+        {
+            return marks.beat();
+        }
+        // Those before are given up only when these are set.
+        self.marks = Some(Marks::set(self.lock_file, keepable, count)?);
+        Ok(())
+    }
+
+    /// How much of what it wants is kept now, if it is this waiter's turn.
+    pub fn count(&self) -> Option<Count> {
+        self.marks.as_ref().map(Marks::count)
+    }
+
+    /// Keeps nothing.
+    pub fn rest(&mut self) {
+        self.marks = None;
+    }
+
+    /// Keeps nothing and lets those behind pass.
+    ///
+    /// # Errors
+    ///
+    /// The lock file cannot be locked.
+    pub fn stand_aside(&mut self) -> Result<(), Failure> {
+        self.rest();
+        if !self.aside {
+            self.place.stand_aside()?;
+            self.aside = true;
+        }
+        Ok(())
+    }
+
+    /// Takes the place again; false if another process probes it at this moment.
+    ///
+    /// # Errors
+    ///
+    /// The lock file cannot be locked.
+    pub fn stand_again(&mut self) -> Result<bool, Failure> {
+        self.aside = self.aside && !self.place.stand_again()?;
+        Ok(!self.aside)
+    }
+}
