@@ -4,6 +4,7 @@ complete -c cudawrap -l min-memory -d 'Only devices (with --share: shares) with 
 complete -c cudawrap -l gpu -d 'Only devices on this GPU: its NVML index or UUID; may be repeated' -r -f
 complete -c cudawrap -l share -d 'A part of a device: 1/2, 0.5, 25%, or a size (10G), on the least loaded device' -r -f
 complete -c cudawrap -s w -d 'The same as --wait=TIME' -r -f
+complete -c cudawrap -l tag -d 'Show the lease under this name in listings, metrics and the log; the program has it in CUDAWRAP_TAG' -r -f
 complete -c cudawrap -l type -d 'auto (MIG devices if there are any, else whole GPUs), mig, gpu or any' -r -f -a "auto\t''
 mig\t''
 gpu\t''

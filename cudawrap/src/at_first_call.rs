@@ -5,6 +5,7 @@
 //! driver has a thread of its own from 550 on when it loads the library, which then sets
 //! no other variable than CUDA_VISIBLE_DEVICES, and Python has copied its environment.
 
+use getgpu_model::lease_tag;
 use std::ffi::OsStr;
 use std::path::Path;
 
@@ -50,6 +51,8 @@ pub fn prepare(
     if options.typed.choosing.ignore_grant {
         variables.push(("CUDAWRAP_IGNORE_GRANT".to_owned(), "1".to_owned()));
     }
+    let tag = options.typed.running.tag.clone();
+    variables.extend(tag.map(|tag| (lease_tag::VARIABLE.to_owned(), tag)));
     if loaded.settings.auto != Auto::Off {
         variables.extend(for_frameworks(&loaded.settings));
     }

@@ -51,6 +51,8 @@ pub struct CudawrapCall<'a> {
     pub rank: Option<&'a Rank>,
     pub diag: &'a Diag,
     pub origin: Origin,
+    /// The name under which the lease is shown.
+    pub tag: Option<String>,
     /// When we began to look for a device.
     pub began: Instant,
 }

@@ -1,6 +1,7 @@
 //! From a lease to what the program is started with: the variables that name its device,
 //! the lease, MPS and CPUs. The lease is written to the site's log on the way.
 
+use getgpu_model::lease_tag;
 use std::path::Path;
 
 use getgpu_choose::{Record, syslog};
@@ -29,6 +30,9 @@ pub fn launch(call: &CudawrapCall<'_>, leased: Leased) -> Result<LaunchSpec, Fai
         lease: leased.lease,
         ..LaunchSpec::default()
     };
+    let tag = call.tag.clone();
+    spec.variables
+        .extend(tag.map(|tag| (lease_tag::VARIABLE.to_owned(), tag)));
     let Some(lease) = &spec.lease else {
         return Ok(spec);
     };
@@ -76,7 +80,7 @@ fn log(call: &CudawrapCall<'_>, devices: &[Uuid], part: f64) {
         uid: nix::unistd::geteuid().as_raw(),
         program: ("program", &name),
         share: part,
-        tag: None,
+        tag: call.tag.as_deref(),
         job: job.as_ref(),
         waited: call.began.elapsed(),
     };
@@ -84,12 +88,13 @@ fn log(call: &CudawrapCall<'_>, devices: &[Uuid], part: f64) {
 }
 
 /// Writes down that a program got no device, where the site wants that.
-pub fn log_refusal(settings: &Settings, program: &Path, failure: &Failure) {
+pub fn log_refusal(settings: &Settings, program: &Path, tag: Option<&str>, failure: &Failure) {
     if matches!(failure.kind, Kind::NoneFree | Kind::Refused) {
         syslog::refused(
             settings,
             "cudawrap",
             &program_name(program),
+            tag,
             &failure.message,
         );
     }

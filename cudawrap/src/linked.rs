@@ -2,6 +2,7 @@
 //! all is well, keeps what CUDA_VISIBLE_DEVICES names, leases a device where it can, and runs the
 //! program with every argument untouched.
 
+use getgpu_model::lease_tag;
 use std::ffi::OsString;
 use std::path::Path;
 use std::time::Instant;
@@ -88,7 +89,10 @@ pub fn ready(
         Err(failure) if failure.is_no_gpu() && settings.when_no_gpu == RunOrFail::Run => {
             Ok(LaunchSpec::unchanged())
         }
-        ready => ready.inspect_err(|failure| log_refusal(settings, lessee.program, failure)),
+        ready => ready.inspect_err(|failure| {
+            let tag = lease_tag::own().ok().flatten();
+            log_refusal(settings, lessee.program, tag.as_deref(), failure);
+        }),
     }
 }
 
@@ -117,6 +121,7 @@ fn with_device(
         rank: rank.as_ref(),
         diag,
         origin: Origin::Link,
+        tag: lease_tag::own()?,
         began,
     };
     let choice = match visible {

@@ -2,6 +2,7 @@
 //! CUDA_VISIBLE_DEVICES is the grant, and without a device of its own the program is not
 //! run.
 
+use getgpu_model::lease_tag;
 use std::convert::Infallible;
 use std::ffi::{OsStr, OsString};
 use std::path::Path;
@@ -77,6 +78,7 @@ fn prepare(options: &CudawrapOptions, program: &Path, diag: &Diag) -> Result<Lau
     if options.typed.running.mps {
         mps::check(settings, &request)?;
     }
+    let typed = options.typed.running.tag.clone();
     let lock_file = find_lock_file(settings, &environment, diag, false)?;
     let call = CudawrapCall {
         settings,
@@ -89,11 +91,12 @@ fn prepare(options: &CudawrapOptions, program: &Path, diag: &Diag) -> Result<Lau
             mps: options.typed.running.mps,
             wait: options.choices.first_of(&["wait"]).is_some(),
         },
+        tag: typed.map_or_else(lease_tag::own, |tag| Ok(Some(tag)))?,
         began,
     };
     let choice = choose(&call, request);
     let ready = choice.and_then(|choice| launch(&call, lease(&call, choice)?));
-    ready.inspect_err(|failure| log_refusal(settings, program, failure))
+    ready.inspect_err(|failure| log_refusal(settings, program, call.tag.as_deref(), failure))
 }
 
 /// What is in force: files and variables, then the options.

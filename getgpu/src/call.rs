@@ -1,6 +1,7 @@
 //! One call of getgpu: what was typed and what is in force, as data, and what the options ask
 //! for, done: settings, the lock, the request, and then devices are shown, given up or printed.
 
+use getgpu_model::lease_tag;
 use std::time::Instant;
 
 use getgpu_ask::Node;
@@ -73,7 +74,10 @@ pub fn carry_out(
                 let prints = matches!(options.action, Action::Print(_));
                 if prints && matches!(failure.kind, Kind::NoneFree | Kind::Refused) {
                     let caller = caller::find().name;
-                    syslog::refused(settings, "getgpu", &caller, &failure.message);
+                    let label = lease_tag::own().ok().flatten();
+                    let tag = options.tag.as_ref().or(label.as_ref());
+                    let tag = tag.map(String::as_str);
+                    syslog::refused(settings, "getgpu", &caller, tag, &failure.message);
                 }
             })
         }

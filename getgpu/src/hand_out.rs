@@ -27,6 +27,8 @@ pub struct Owner<'a> {
     pub held: Option<Process>,
     pub user: Option<ChildUser>,
     pub tag: Option<Tag>,
+    /// What it is shown as (CUDAWRAP_TAG), unless a name was typed.
+    pub label: Option<String>,
 }
 
 /// Starts the holder, prints, and tells the holder how that went.
@@ -102,6 +104,7 @@ fn holder_args(
         since: Stat::read(std::process::id() as i32).map_or(0, |stat| stat.start),
         until,
         tag: owner.tag.clone(),
+        label: owner.label.clone(),
     }
 }
 
@@ -136,7 +139,10 @@ fn record<'a>(
             .map_or_else(|| nix::unistd::geteuid().as_raw(), |user| user.uid),
         program: ("for", &owner.caller.name),
         share: answer.part,
-        tag: owner.tag.as_ref().map(|tag| tag.name.as_str()),
+        tag: owner
+            .label
+            .as_deref()
+            .or(owner.tag.as_ref().map(|tag| tag.name.as_str())),
         job,
         waited: call.began.elapsed(),
     }

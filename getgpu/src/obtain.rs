@@ -3,13 +3,14 @@
 //! brings. Nothing is confirmed before NVML has let go, and nothing is printed before a
 //! holder has the reservation.
 
+use getgpu_model::lease_tag;
 use std::cell::LazyCell;
 use std::time::{Duration, Instant};
 
 use getgpu_ask::Node;
 use getgpu_choose::{Decision, Request};
 use getgpu_linux::{Process, procfs::namespaces};
-use getgpu_lock::{HolderProcess, OfdLock, Tag};
+use getgpu_lock::{HolderProcess, OfdLock, Role, Tag};
 use getgpu_model::{Failure, Kind, Visible};
 
 use crate::answer::{self, Answer, Chosen};
@@ -17,7 +18,7 @@ use crate::call::{GetgpuCall, node};
 use crate::caller;
 use crate::choose::{choose, wait_in_queue};
 use crate::hand_out::{Owner, hand_out};
-use crate::options::Keep;
+use crate::options::{GetgpuOptions, Keep};
 use crate::tag;
 
 /// How long a grant that is taken is read again, and how often.
@@ -60,6 +61,7 @@ pub fn print(call: &GetgpuCall<'_>, mut request: Request) -> Result<(), Failure>
         held,
         user,
         tag: tag.clone(),
+        label: label(call.options)?,
     };
     match obtain(call, &mut request, &caller, tag.as_ref(), turn)? {
         Obtained::Now(answer, turn) => {
@@ -69,6 +71,13 @@ pub fn print(call: &GetgpuCall<'_>, mut request: Request) -> Result<(), Failure>
         }
         Obtained::Meanwhile(holder) => answer::print_again(call, &[*holder]),
     }
+}
+
+/// What the reservation is shown as: a typed tag is its name, except where it is made for
+/// another program, as by the Python package.
+fn label(options: &GetgpuOptions) -> Result<Option<String>, Failure> {
+    let is_named = options.tag.is_some() && options.role == Role::Reservation;
+    if is_named { Ok(None) } else { lease_tag::own() }
 }
 
 /// Prints what is reserved under a tag.

@@ -40,6 +40,13 @@ def test_a_lease_reserves_a_device_for_this_process_until_the_block_ends() -> No
     lease.release()  # once more does nothing
 
 
+def test_leases_of_one_name_are_shown_under_it() -> None:
+    with cudawrap.lease(tag="night-7", env=False), cudawrap.lease(tag="night-7", env=False):
+        shown = [holder.tag for device in cudawrap.devices() for holder in device.holders]
+        assert shown == ["night-7", "night-7"]
+    assert states().count("free") == 4
+
+
 def test_the_variable_becomes_what_it_was(monkeypatch: pytest.MonkeyPatch) -> None:
     grant = ",".join(device.uuid for device in cudawrap.devices()[:2])
     monkeypatch.setenv(VISIBLE, grant)

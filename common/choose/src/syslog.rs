@@ -29,7 +29,7 @@ pub struct Record<'a> {
     pub program: (&'a str, &'a str),
     /// The part of each device.
     pub share: f64,
-    /// The name of a reservation.
+    /// The name that people gave to it.
     pub tag: Option<&'a str>,
     /// The batch job that it belongs to.
     pub job: Option<&'a Job>,
@@ -84,7 +84,7 @@ pub fn released(by: &str, pid: i32, text: &str, held: Duration) {
 }
 
 /// Logs that a call got no device, if the site logs.
-pub fn refused(settings: &Settings, by: &str, program: &str, why: &str) {
+pub fn refused(settings: &Settings, by: &str, program: &str, tag: Option<&str>, why: &str) {
     if settings.log == Log::None {
         return;
     }
@@ -92,9 +92,10 @@ pub fn refused(settings: &Settings, by: &str, program: &str, why: &str) {
     let user = procfs::user_name(uid);
     let program = printable(program).replace(' ', "_");
     let job = Job::own().map(|job| format!(" job={}", job.id));
+    let tag = tag.map(|tag| format!(" tag={tag}")).unwrap_or_default();
     let (job, why) = (job.unwrap_or_default(), printable(why));
     send(&format!(
-        "{by}[{pid}]: refused user={user} program={program}{job}: {why}"
+        "{by}[{pid}]: refused user={user} program={program}{tag}{job}: {why}"
     ));
 }
 

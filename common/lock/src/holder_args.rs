@@ -85,6 +85,8 @@ pub struct HolderArgs {
     pub until: Until,
     /// Its name, and what was asked for under it.
     pub tag: Option<Tag>,
+    /// What it is shown as, where that is another name: nothing finds it by this.
+    pub label: Option<String>,
 }
 
 /// The name of a reservation.
@@ -133,6 +135,7 @@ impl HolderArgs {
         if let Some(tag) = &self.tag {
             words.extend([format!("tag={}", tag.name), format!("asked={}", tag.asked)]);
         }
+        words.extend(self.label.as_ref().map(|label| format!("label={label}")));
         words
             .into_iter()
             .filter_map(|word| CString::new(word).ok())
@@ -176,6 +179,7 @@ impl HolderArgs {
                 name: name.into(),
                 asked: words.find("asked").unwrap_or_default().into(),
             }),
+            label: words.find("label").map(str::to_owned),
             devices: words.devices,
             until,
         })

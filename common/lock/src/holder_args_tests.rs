@@ -23,6 +23,7 @@ fn what_is_written_is_read_back() {
         grant: vec![uuid.clone(), uuid.clone()],
         granted: true,
         until,
+        label: Some("night-7".into()),
         tag: Some(Tag {
             name: "slurm-7".into(),
             asked: "1f".into(),

@@ -63,7 +63,8 @@ impl Holder {
     fn describe(&mut self, args: &HolderArgs) {
         let (pid, name) = stands_for(args);
         (self.pid, self.program) = (Some(pid), Some(name));
-        self.tag = args.tag.as_ref().map(|tag| tag.name.clone());
+        let tag = args.tag.as_ref().map(|tag| &tag.name);
+        self.tag = args.label.as_ref().or(tag).cloned();
         self.hold = Some(!args.is_plain());
         if let Until::Over(_, Some(longest)) = &args.until {
             self.until = self.since.map(|since| since + longest.as_secs());

@@ -16,6 +16,7 @@ mod health;
 mod ident;
 mod inventory;
 mod job;
+pub mod lease_tag;
 pub mod mig_profile;
 mod nearest;
 pub mod quantity;

@@ -2,6 +2,7 @@
 //! them in the help. The parser, the help, the man page and the completions are made from
 //! this struct; it needs nothing else of this program.
 
+use getgpu_model::lease_tag;
 use std::ffi::OsString;
 
 use clap::{Command, CommandFactory, Parser, ValueHint};
@@ -38,6 +39,10 @@ pub struct Running {
     /// Run on the CPUs near the device; with --share, on a part of them that no other share has
     #[arg(long)]
     pub bind: bool,
+    /// Show the lease under this name in listings, metrics and the log; the program has it in
+    /// CUDAWRAP_TAG
+    #[arg(long, value_name = "NAME", value_parser = lease_tag::parse)]
+    pub tag: Option<String>,
     /// Take the device at the program's first CUDA call (libcudawrap.so), not now
     #[arg(long)]
     pub auto: bool,
@@ -52,6 +57,7 @@ impl Running {
             mps,
             bind,
             auto: _,
+            tag: _,
         } = self;
         let truth = |typed: &bool| one(typed.then(|| "true".to_owned()).as_ref());
         [
@@ -128,7 +134,7 @@ pub const GUIDE: HelpText = HelpText {
             "CUDAWRAP_NAME",
             "the same as option --NAME, also under a link: CUDAWRAP_TYPE, CUDAWRAP_COUNT, CUDAWRAP_PROFILE, \
              CUDAWRAP_MIN_MEMORY, CUDAWRAP_GPU, CUDAWRAP_POLICY, CUDAWRAP_SHARE, CUDAWRAP_WAIT (a time, or forever; not for one of several ranks), \
-             CUDAWRAP_IGNORE_GRANT=1, CUDAWRAP_MPS=1 (or 0), CUDAWRAP_BIND=1 (or 0), CUDAWRAP_VISIBLE",
+             CUDAWRAP_IGNORE_GRANT=1, CUDAWRAP_MPS=1 (or 0), CUDAWRAP_BIND=1 (or 0), CUDAWRAP_VISIBLE, CUDAWRAP_TAG",
         ),
         ("CUDAWRAP_DISABLE=1", "run the program unchanged"),
         (

@@ -3,6 +3,7 @@
 
 use getgpu_cli::{Choosing, Overrides, variable};
 use getgpu_linux::{PREFIX, sys};
+use getgpu_model::lease_tag;
 use getgpu_model::{Failure, similar};
 use getgpu_settings::{Loaded, env_flags};
 
@@ -30,7 +31,13 @@ pub fn grant_ignored() -> Result<bool, Failure> {
 /// A line for each CUDAWRAP_* variable that means nothing, probably mistyped, with the one
 /// that may have been meant.
 pub fn unknown_variables() -> Vec<String> {
-    let others = ["CUDAWRAP_DISABLE", "CUDAWRAP_IGNORE_GRANT", BOUND].map(str::to_owned);
+    let others = [
+        "CUDAWRAP_DISABLE",
+        "CUDAWRAP_IGNORE_GRANT",
+        lease_tag::VARIABLE,
+        BOUND,
+    ]
+    .map(str::to_owned);
     let known: Vec<String> = settings().map(variable).chain(others).collect();
     let names = std::env::vars_os().filter_map(|(name, _)| name.into_string().ok());
     names

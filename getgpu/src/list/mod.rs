@@ -16,6 +16,8 @@ mod table;
 pub mod watch;
 mod width;
 
+use getgpu_linux::CommandLines;
+use getgpu_model::lease_tag;
 use std::time::Duration;
 
 use getgpu_ask::Node;
@@ -259,6 +261,7 @@ fn collect(
             ..rows::Row::new(device, &inventory, usage, held)
         });
     }
+    tag_leases(&mut rows);
     let by_index = request.clone().by_index();
     let order = IndexOrder::of(&by_index.filter, &inventory);
     rows::number(&mut rows, &order);
@@ -279,6 +282,17 @@ fn collect(
         problems,
         ..Listing::of_lock(lock_file, &probe)?
     })
+}
+
+/// Adds the names of leases, which their programs have in their environments.
+fn tag_leases(rows: &mut [rows::Row]) {
+    let environments = CommandLines::start();
+    let holders = rows.iter_mut().flat_map(|row| &mut row.holders);
+    for holder in holders.filter(|holder| holder.tag.is_none() && holder.kind != "reservation") {
+        if let (Some(pid), Some(uid)) = (holder.pid, holder.uid) {
+            holder.tag = lease_tag::of(&environments, pid, uid);
+        }
+    }
 }
 
 /// How long a device has to be claimed to be shown so: most claims last for microseconds.

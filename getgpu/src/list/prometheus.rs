@@ -217,8 +217,10 @@ fn held(rows: &[&Row]) -> Vec<String> {
     for row in rows {
         for holder in holders(row) {
             let (user, job) = (label(holder.user.as_deref()), label(holder.job.as_deref()));
+            let tag = holder.tag.as_ref();
+            let tag = tag.map_or_else(String::new, |tag| format!(",tag=\"{}\"", escaped(tag)));
             let labels = format!(
-                "{{{},kind=\"{}\",user=\"{user}\",job=\"{job}\"}}",
+                "{{{},kind=\"{}\",user=\"{user}\",job=\"{job}\"{tag}}}",
                 labels(row),
                 holder.kind
             );

@@ -83,28 +83,32 @@ fn text(queue: &[Queued], now: u64) -> String {
                 |since| brief(Duration::from_secs(now.saturating_sub(since))),
             ),
             one.kept.map_or_else(String::new, Count::text),
+            one.tag.as_deref().map(printable).unwrap_or_default(),
             printable(&one.command),
         ]
     });
-    let kept = if queue.iter().any(|one| one.kept.is_some()) {
-        "KEPT"
-    } else {
-        ""
-    };
-    let head = ["PID", "USER", "SINCE", kept, "COMMAND"].map(str::to_owned);
-    let lines: Vec<[String; 5]> = std::iter::once(head).chain(lines).collect();
-    let widths = [0, 1, 2, 3].map(|column| {
+    let heading = |is_said: bool, text: &str| if is_said { text } else { "" }.to_owned();
+    let head = [
+        "PID".to_owned(),
+        "USER".to_owned(),
+        "SINCE".to_owned(),
+        heading(queue.iter().any(|one| one.kept.is_some()), "KEPT"),
+        heading(queue.iter().any(|one| one.tag.is_some()), "TAG"),
+        "COMMAND".to_owned(),
+    ];
+    let lines: Vec<[String; 6]> = std::iter::once(head).chain(lines).collect();
+    let widths = [0, 1, 2, 3, 4].map(|column| {
         let cells = lines
             .iter()
-            .map(|cells: &[String; 5]| width(&cells[column]));
+            .map(|cells: &[String; 6]| width(&cells[column]));
         cells.max().unwrap_or(0)
     });
     lines
         .iter()
         .map(|cells| {
-            let columns = (0..4).filter(|at| widths[*at] > 0);
+            let columns = (0..5).filter(|at| widths[*at] > 0);
             let columns = columns.map(|at| padded(&cells[at], widths[at]) + " ");
-            columns.collect::<String>() + &cells[4] + "\n"
+            columns.collect::<String>() + &cells[5] + "\n"
         })
         .collect()
 }

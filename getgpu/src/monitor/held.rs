@@ -2,6 +2,8 @@
 //! reservations began, and which have ended. A program that is held for less than the
 //! time between two looks is never seen.
 
+use getgpu_linux::CommandLines;
+use getgpu_model::lease_tag;
 use std::collections::{BTreeMap, BTreeSet};
 use std::time::Duration;
 
@@ -111,9 +113,12 @@ impl HeldDevices {
         let own = all
             .into_iter()
             .find(|holder| holder.kind == kind && holder.pid == Some(shown));
-        let Some(holder) = own else {
+        let Some(mut holder) = own else {
             return Ok(None);
         };
+        if let Some(uid) = holder.uid.filter(|_| leased) {
+            holder.tag = lease_tag::of(&CommandLines::start(), pid, uid);
+        }
         let now = sys::boot_time();
         let started = Stat::read(pid).map(|stat| sys::after_boot(stat.start));
         let began = started.filter(|_| !self.has_looked).unwrap_or(now);
@@ -188,7 +193,7 @@ impl HeldDevice {
             uid: self.holder.uid.unwrap_or_default(),
             program: ("program", self.holder.program.as_deref().unwrap_or("?")),
             share: self.holder.share.unwrap_or(1.0),
-            tag: None,
+            tag: self.holder.tag.as_deref(),
             job: job.as_ref(),
             waited: Duration::ZERO,
         };

@@ -2,6 +2,7 @@
 //! texts around them in the help. The parser, the help, the man page and the completions are
 //! made from this struct; it needs nothing else of this program.
 
+use getgpu_model::lease_tag;
 use std::path::PathBuf;
 use std::time::Duration;
 
@@ -9,7 +10,7 @@ use clap::builder::NonEmptyStringValueParser;
 use clap::parser::ValueSource;
 use clap::{ArgMatches, Command, CommandFactory, Parser, ValueEnum};
 use getgpu_cli::{Choosing, Common, HelpText, flags};
-use getgpu_model::{Gauge, diag::printable, quantity};
+use getgpu_model::{Gauge, quantity};
 
 /// How an answer or a listing is printed.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
@@ -98,7 +99,7 @@ pub struct Keeping {
     #[arg(long, value_name = "PID", require_equals = true, value_parser = process_id)]
     pub hold: Option<Option<i32>>,
     /// Name the reservation; without other options: print the devices reserved under NAME
-    #[arg(long, value_name = "NAME", value_parser = tag_name)]
+    #[arg(long, value_name = "NAME", value_parser = lease_tag::parse)]
     #[arg(conflicts_with = "show_config")]
     pub tag: Option<String>,
     /// Reserve on behalf of UID (root only)
@@ -223,19 +224,6 @@ fn user_id(text: &str) -> Result<u32, String> {
     uid.ok_or_else(|| format!("`{text}` is not a user id"))
 }
 
-/// A tag is a word that can stand in a command line, a file name and a unit's name.
-fn tag_name(name: &str) -> Result<String, String> {
-    let mut bytes = name.bytes();
-    let harmless = bytes.all(|byte| byte.is_ascii_alphanumeric() || b"._-".contains(&byte));
-    if harmless && (1..=64).contains(&name.len()) {
-        return Ok(name.to_owned());
-    }
-    let name = printable(name);
-    Err(format!(
-        "`{name}`: expected 1 to 64 characters of A-Z a-z 0-9 . _ -"
-    ))
-}
-
 /// The texts beside the options.
 pub const GUIDE: HelpText = HelpText {
     about: "Print the UUID of a free MIG device or GPU, and keep it reserved for the program that will use it",
@@ -295,6 +283,10 @@ pub const GUIDE: HelpText = HelpText {
         (
             "CUDA_VISIBLE_DEVICES",
             "a grant: only these devices are considered",
+        ),
+        (
+            "CUDAWRAP_TAG",
+            "a name under which the reservation is shown, unless --tag names it",
         ),
         (
             "GETGPU_CONFIG",

@@ -1,6 +1,7 @@
 //! Who waits, for people: the processes that have signed their ticket, with what they
 //! were started with. Any user can lock such a byte, so nothing is decided by it.
 
+use getgpu_model::lease_tag;
 use serde::Serialize;
 
 use getgpu_auto::LEASE_WORKER_OPTION;
@@ -24,6 +25,8 @@ pub struct Queued {
     pub command: String,
     /// When it started, in Unix seconds.
     pub since: Option<u64>,
+    /// The name that its lease will have.
+    pub tag: Option<String>,
     /// How many devices are kept for it, where it is its turn.
     pub kept: Option<Count>,
 }
@@ -58,6 +61,7 @@ pub fn queued(probe: &OfdLock) -> Result<Vec<Queued>, Failure> {
                 user: procfs::user_name(uid),
                 command,
                 since: holders::since(&stat),
+                tag: tag(&words).or_else(|| lease_tag::of(&command_lines, stat.pid, uid)),
                 kept: kept.filter(|_| keeper == Some(stat.pid)),
             }
         })
@@ -80,6 +84,16 @@ fn waits_for(stat: &Stat, words: &[String]) -> (i32, String) {
 fn waits(stat: &Stat) -> bool {
     stat.alive() && procfs::is_getgpu_or_cudawrap(stat.pid, &stat.comm)
         || procfs::program_name(stat.pid, &stat.comm) != stat.comm
+}
+
+/// What was typed as `--tag`, before the program.
+fn tag(words: &[String]) -> Option<String> {
+    let mut options = words.iter().take_while(|word| *word != "--");
+    let typed = options.find_map(|word| word.strip_prefix("--tag"))?;
+    let value = typed
+        .strip_prefix('=')
+        .or(options.next().map(String::as_str));
+    value.map(str::to_owned)
 }
 
 fn words(bytes: &[u8]) -> Vec<String> {

@@ -107,6 +107,7 @@ def lease(
     gpu: int | str | None = None,
     policy: str | None = None,
     env: bool = True,
+    tag: str | None = None,
 ) -> Lease:
     """Reserves `count` free devices for this process until it exits.
 
@@ -120,6 +121,7 @@ def lease(
     :param policy: which of the free devices, such as "pack" (`cudawrap --help` lists them).
     :param wait: True: queue without end; a number of seconds or "1h": that long; None: as the settings say.
     :param env: set CUDA_VISIBLE_DEVICES, and with a share the variables by which frameworks limit their memory.
+    :param tag: a name for listings, metrics and the log; None: that of CUDAWRAP_TAG.
     """
     user = _cuda.initialized() if env else None
     if user is not None:
@@ -128,10 +130,11 @@ def lease(
             "call cudawrap.lease() before the first CUDA call, or start the program by cudawrap",
         )
     words = choosing(count, share, min_memory, profile, wait, gpu, policy)
-    tag, variables = reserve(words, _variables.before())
+    shown = {} if tag is None else {"CUDAWRAP_TAG": tag}
+    name, variables = reserve(words, {**_variables.before(), **shown})
     if env:
-        _variables.add(tag, variables)
-    return Lease(variables[VISIBLE].split(","), tag, in_environment=env)
+        _variables.add(name, variables)
+    return Lease(variables[VISIBLE].split(","), name, in_environment=env)
 
 
 def current() -> Lease | None:

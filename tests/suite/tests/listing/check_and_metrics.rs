@@ -194,29 +194,31 @@ fn the_systems_log_has_a_line_for_each_lease_and_reservation() {
     has("getgpu", &format!("reserved |{uuid}|{given}"));
     let ended = " user=| share=0.25| for=sh | held=";
     has("getgpu", &format!("]: released |{uuid}|{ended}"));
-    run("SLURM_JOB_ID=71 SLURM_STEP_ID=0 SLURM_PROCID=3 cudawrap -- sh -c 'exit 3'").exits(3);
-    let leased = "leased MIG-|user=|program=sh|share=1| job=71.0 task=3|waited=";
+    run("SLURM_JOB_ID=71 SLURM_STEP_ID=0 SLURM_PROCID=3 cudawrap --tag night-7 -- sh -c 'exit 3'")
+        .exits(3);
+    let leased = "leased MIG-|user=|program=sh|share=1 tag=night-7 job=71.0 task=3|waited=";
     has("cudawrap", leased);
     // Who gives a reservation up, and who gets none.
     run("getgpu --hold --tag mine; getgpu --release mine").exits(0);
     has("getgpu", " tag=mine");
     has("getgpu", "]: released MIG-| tag=mine ");
     sandbox.ask("-n 4 --hold").exits(0);
-    run("getgpu; cudawrap -- true").exits(75);
+    run("CUDAWRAP_TAG=night-8 getgpu; cudawrap --tag night-8 -- true").exits(75);
     for by in ["getgpu", "cudawrap"] {
-        has(by, "]: refused user=|: no free device");
+        has(by, "]: refused user=| tag=night-8: no free device");
     }
     sandbox.ask("--release-all").exits(0);
     // The end of a lease is the monitor's to say: of a program that is killed, when the
     // child that keeps the lease has exited.
     if nix::unistd::geteuid().is_root() {
-        let script = "getgpu --monitor & cudawrap -- sh -c 'sleep 2.5 & sleep 1.5; kill -KILL $$'; sleep 4; kill $!";
+        let script = "getgpu --monitor & cudawrap --tag night-9 -- sh -c 'sleep 2.5 & sleep 1.5; kill -KILL $$'; sleep 4; kill $!";
         run(script);
         has("cudawrap", "]: leased ");
         let ended = line();
         let held = ended.rsplit_once(" held=").unwrap().1;
         let held: f64 = held.trim_end_matches('s').parse().unwrap();
         assert!(ended.contains("]: released MIG-") && held >= 1.0, "{ended}");
+        assert!(ended.contains(" tag=night-9 "), "{ended}");
     }
     // Nobody listens: the program runs all the same.
     drop(socket);

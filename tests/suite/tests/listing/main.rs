@@ -6,5 +6,6 @@ mod dashboards;
 mod explain;
 mod json;
 mod table;
+mod tags;
 mod views;
 mod watch;
