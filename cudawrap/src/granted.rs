@@ -292,6 +292,6 @@ pub fn in_use(uuid: &Uuid, holder: Option<&Holder>) -> String {
 pub fn taken(uuid: &Uuid, holder: Option<&Holder>, request: &Request) -> Failure {
     let hint = request
         .grant
-        .remedy("unset CUDA_VISIBLE_DEVICES to get a free device");
+        .remedy("unset CUDA_VISIBLE_DEVICES, or use --ignore-grant, to get a free device");
     Failure::new(Kind::NoneFree, in_use(uuid, holder)).hint(hint)
 }

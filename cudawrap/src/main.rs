@@ -9,6 +9,7 @@ mod auto;
 mod bind;
 mod call;
 mod choose;
+mod clearing;
 mod entry;
 mod granted;
 mod granted_wait;

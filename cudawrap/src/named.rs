@@ -21,7 +21,7 @@ use crate::locate_program;
 use crate::mps;
 use crate::options::{self, CudawrapOptions, Wanted};
 use crate::ranks::{apply_rank, waiting};
-use crate::{at_first_call, auto};
+use crate::{at_first_call, auto, clearing};
 
 /// Runs with all arguments, the program's name included; returns the exit status if the
 /// program could not be run.
@@ -56,7 +56,9 @@ fn become_program(options: &CudawrapOptions, diag: &Diag) -> Result<Infallible, 
         let loaded = settings(options, &Environment::of_process(), &program, diag)?;
         at_first_call::prepare(options, &loaded, diag)?
     } else {
-        prepare(options, &program, diag)?
+        let ready = prepare(options, &program, diag)?;
+        clearing::tell(&program, &words[1..], diag);
+        ready
     };
     Err(exec(&program, words, &ready))
 }
