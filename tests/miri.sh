@@ -17,7 +17,7 @@ of() {
     miri -p "getgpu-$1" --lib -- "${@:2}" --skip properties::
 }
 of linux byte_range:: procfs::stat:: procfs::fdinfo:: --skip a_stat_is_read_whatever_the_name
-of model ident:: visible:: quantity:: share:: units:: cpus::set:: batch:: job:: nearest:: \
+of model ident:: visible:: quantity:: share:: units:: cpus::set:: batch:: nearest:: \
     --skip others_are_known_by_the_slurmstepd_above_them --skip words_and_numbers --skip exactly_k_shares_of_one_kth_fit
 of lock layout:: holder_args::
 of settings value_codec:: value_types::

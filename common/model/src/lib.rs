@@ -5,7 +5,7 @@
 //! Invariant: knows no lock, no setting and no NVML. Of this project `getgpu-linux` alone is among the dependencies.
 #![deny(missing_docs)]
 
-mod batch;
+pub mod batch;
 pub mod cpus;
 pub mod diag;
 mod error;
@@ -15,7 +15,6 @@ mod gpu_listing;
 mod health;
 mod ident;
 mod inventory;
-mod job;
 pub mod lease_tag;
 pub mod mig_profile;
 mod nearest;
@@ -25,7 +24,7 @@ mod similar;
 mod units;
 pub mod visible;
 
-pub use batch::BatchGpus;
+pub use batch::{BatchGpus, Job};
 pub use cpus::{CpuSet, overlap};
 pub use diag::{Diag, Verbosity};
 pub use error::{Failure, Kind, reason, refused};
@@ -35,7 +34,6 @@ pub use ident::{Selector, Uuid, WITHOUT_PREFIX, WITHOUT_PREFIX_HINT};
 pub use inventory::{
     Activity, Detail, Device, Gauge, Gpu, GpuProcess, Inventory, Memory, Usage, usable_together,
 };
-pub use job::Job;
 pub use mig_profile::MigProfile;
 pub use nearest::{Distance, Nearest};
 pub use share::Share;

@@ -6,6 +6,7 @@ use std::os::unix::fs::MetadataExt;
 use std::path::{Path, PathBuf};
 
 use getgpu_model::BatchGpus;
+use getgpu_model::batch::PlaceInJob;
 
 /// What the environment says.
 #[derive(Clone, Debug, Default)]
@@ -94,9 +95,7 @@ impl Environment {
         };
         let config = absolute("XDG_CONFIG_HOME")
             .or_else(|| absolute("HOME").map(|home| home.join(".config")));
-        let batch_job = ["SLURM_JOB_ID", "PBS_JOBID", "LSB_JOBID"]
-            .iter()
-            .any(|name| get(name).is_some());
+        let place = PlaceInJob::of(&get);
         let batch_gpus = BatchGpus::from(&get, names);
         let chosen = own("GETGPU_CONFIG").map(PathBuf::from);
         Self {
@@ -107,10 +106,10 @@ impl Environment {
             lock: own("GETGPU_LOCK").map(PathBuf::from),
             visible: get("CUDA_VISIBLE_DEVICES"),
             order_by_pci: get("CUDA_DEVICE_ORDER").is_some_and(|order| order == "PCI_BUS_ID"),
-            batch_job: batch_job || batch_gpus.as_ref().is_some_and(|gpus| gpus.listed),
+            batch_job: place.in_job || batch_gpus.as_ref().is_some_and(|gpus| gpus.listed),
             batch_gpus,
-            allocation_shell: get("SLURM_JOB_ID").is_some() && get("SLURM_PROCID").is_none(),
-            nodes_listed: get("SLURM_JOB_NODELIST").is_some(),
+            allocation_shell: place.allocation_shell,
+            nodes_listed: place.nodes_listed,
         }
     }
 }

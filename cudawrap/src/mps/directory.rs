@@ -12,7 +12,7 @@ use std::path::{Path, PathBuf};
 
 use getgpu_linux::{Range, descriptors::above_standard, identity, procfs::namespaces, sys};
 use getgpu_lock::{OfdLock, layout};
-use getgpu_model::{Failure, Kind, Uuid, reason};
+use getgpu_model::{Failure, Kind, Uuid, batch, reason};
 use nix::libc;
 
 /// Held while a daemon is looked for, started or ended.
@@ -23,8 +23,6 @@ pub const CLIENTS: Range = Range::byte(2);
 pub const KEEPER: Range = Range::byte(4);
 
 const TOP: &str = "/tmp";
-/// Variables that name the batch job.
-const JOBS: [&str; 4] = ["SLURM_JOB_ID", "PBS_JOBID", "LSB_JOBID", "JOB_ID"];
 
 /// The directory of one user and device.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -33,8 +31,9 @@ pub struct MpsDirectory(PathBuf);
 impl MpsDirectory {
     /// That of this user, `device` and batch job.
     pub fn of(device: &Uuid) -> Self {
-        let job = JOBS
-            .iter()
+        let job = batch::JOB_IDS
+            .into_iter()
+            .chain([batch::GRID_ENGINE_JOB_ID])
             .find_map(std::env::var_os)
             .filter(|_| !sys::secure_execution());
         Self::of_job(

@@ -1,0 +1,39 @@
+//! All that is known of batch systems by their variables and processes: `gpus` which GPUs one
+//! has given to a job, `job` which job and task a process belongs to, and here the names of
+//! their variables that several programs read.
+
+mod gpus;
+mod job;
+
+use std::ffi::OsString;
+
+pub use gpus::BatchGpus;
+pub use job::Job;
+
+/// Variables that hold the id of a job.
+pub const JOB_IDS: [&str; 3] = ["SLURM_JOB_ID", "PBS_JOBID", "LSB_JOBID"];
+/// The one of Grid Engine, whose name others use too: it alone does not tell that this is a job.
+pub const GRID_ENGINE_JOB_ID: &str = "JOB_ID";
+
+/// Where in a job a process is, by its environment, which `get` reads.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct PlaceInJob {
+    /// It is in a job at all.
+    pub in_job: bool,
+    /// It is in a job of Slurm and no task of it, such as the shell that salloc starts.
+    pub allocation_shell: bool,
+    /// The nodes of the job are listed.
+    pub nodes_listed: bool,
+}
+
+impl PlaceInJob {
+    /// Reads it.
+    pub fn of(get: &impl Fn(&str) -> Option<OsString>) -> Self {
+        let is_set = |name: &str| get(name).is_some();
+        Self {
+            in_job: JOB_IDS.into_iter().any(is_set),
+            allocation_shell: is_set("SLURM_JOB_ID") && !is_set("SLURM_PROCID"),
+            nodes_listed: is_set("SLURM_JOB_NODELIST"),
+        }
+    }
+}
