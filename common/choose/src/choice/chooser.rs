@@ -8,6 +8,7 @@ use std::time::{Duration, Instant};
 
 use crate::choice::cap::{Admission, Guard};
 pub use crate::choice::device_claim::Picked;
+pub use crate::choice::offer::ChoiceOutcome;
 use crate::choice::offer::{self, Offer, Rejected};
 use crate::choice::policy::{Candidate, Preference};
 use crate::choice::round::Round;
@@ -39,17 +40,6 @@ pub struct Claimed {
     pub picked: Vec<Picked>,
     /// Kept until the holder or the lease can be counted.
     pub guard: Guard,
-}
-
-/// What came of an attempt to get devices: `D` is what was got, `N` why too few are free.
-#[derive(Debug)]
-pub enum ChoiceOutcome<D = Claimed, N = Vec<(Device, Rejected)>> {
-    /// As many as were wanted.
-    Claimed(D),
-    /// The pool has devices and too few are free.
-    NoneFree(N),
-    /// This user has as many as one may have.
-    OverCap(Failure),
 }
 
 /// One choice of devices: it asks NVML about each device that it has claimed, and keeps those that are idle.

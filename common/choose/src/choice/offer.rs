@@ -1,6 +1,9 @@
-//! What can be had of one device, and if nothing, why. Pure.
+//! What can be had of one device, and if nothing, why; and what came of an attempt to get
+//! several. Pure.
 
-use getgpu_model::{Activity, Usage};
+use getgpu_model::{Activity, Device, Failure, Usage};
+
+use super::chooser::Claimed;
 
 /// What can be had of one device.
 #[derive(Debug)]
@@ -63,4 +66,15 @@ pub fn objection(usage: Usage) -> Option<Rejected> {
         Activity::Unknown => Some(Rejected::Unknown(reason)),
         Activity::Unhealthy => Some(Rejected::Unhealthy(reason)),
     }
+}
+
+/// What came of an attempt to get devices: `D` is what was got, `N` why too few are free.
+#[derive(Debug)]
+pub enum ChoiceOutcome<D = Claimed, N = Vec<(Device, Rejected)>> {
+    /// As many as were wanted.
+    Claimed(D),
+    /// The pool has devices and too few are free.
+    NoneFree(N),
+    /// This user has as many as one may have.
+    OverCap(Failure),
 }
