@@ -9,6 +9,7 @@ complete -c getgpu -l tag -d 'Name the reservation; without other options: print
 complete -c getgpu -l uid -d 'Reserve on behalf of UID (root only)' -r -f
 complete -c getgpu -l release -d 'Give up your reservation with this TAG, or of the device with this UUID or INDEX (root: anybody\'s)' -r -f
 complete -c getgpu -l user -d 'With --list: only devices that this user holds or uses' -r -f
+complete -c getgpu -l since -d 'With --report: lines of the journal since TIME, as journalctl has it' -r -f
 complete -c getgpu -l format -d 'uuid, index (with CUDA_DEVICE_ORDER=PCI_BUS_ID; whole GPUs only), env (an export line) or task (env and, for a share, the variables that frameworks read); with --list: table, json, csv, prometheus' -r -f -a "uuid\t''
 index\t''
 env\t'A line for the shell'
@@ -41,11 +42,12 @@ complete -c getgpu -l hold -d 'Keep the device until PID (default: the calling p
 complete -c getgpu -l no-reserve -d 'Only print a device, reserve nothing'
 complete -c getgpu -l release-all -d 'Give up all your reservations (root: everybody\'s)'
 complete -c getgpu -s l -s L -l list -d 'List all devices (-L does the same): state, user, program, since when'
-complete -c getgpu -l json -d 'With --list, --queue or --check: print JSON'
+complete -c getgpu -l json -d 'With --list, --queue, --report or --check: print JSON'
 complete -c getgpu -l free -d 'With --list: only free devices'
 complete -c getgpu -l mine -d 'With --list: only devices that you hold or use'
 complete -c getgpu -l watch -d 'Show the list on a terminal and redraw it every SECONDS (default: 2) until you press q'
 complete -c getgpu -l queue -d 'List the waiters in the queue, each with its start and command, and since when devices are held'
+complete -c getgpu -l report -d 'Sum up the lines of the system\'s log (journalctl, or standard input): starts, device hours and refusals by user (default), tag or program'
 complete -c getgpu -l count-free -d 'Print the number of free devices'
 complete -c getgpu -l explain -d 'Also print, for every other device, why it was not chosen'
 complete -c getgpu -l check -d 'Check whether this node is set up and print a remedy for each problem (with -q: problems only); with DIR...: check the wrapped programs there too'

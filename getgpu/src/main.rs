@@ -24,6 +24,7 @@ mod monitor;
 mod obtain;
 mod options;
 mod release;
+mod report;
 mod run;
 mod shell_command;
 mod show_config;

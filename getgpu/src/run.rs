@@ -13,7 +13,7 @@ use getgpu_settings::{Environment, Loaded};
 use crate::call::{carry_out, put_options};
 use crate::findings::Report;
 use crate::options::{self, Action, GetgpuOptions};
-use crate::{check, monitor, show_config, slurm};
+use crate::{check, monitor, report, show_config, slurm};
 
 /// Runs with the arguments that were typed, for a reservation of this role; gives the exit
 /// status.
@@ -69,6 +69,9 @@ fn run(options: &GetgpuOptions, environment: &Environment, diag: &Diag) -> Resul
                 _ => Report::All,
             };
             return check::check(environment, directories, report);
+        }
+        Action::Report { by, since, json } => {
+            return report::run(*by, since.as_deref(), *json);
         }
         Action::ShowConfig => return show_settings(options, environment, diag),
         Action::Monitor(metrics) => return monitor::run(environment, metrics.as_deref(), diag),

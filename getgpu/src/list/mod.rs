@@ -14,7 +14,7 @@ mod style;
 mod summary;
 mod table;
 pub mod watch;
-mod width;
+pub mod width;
 
 use getgpu_linux::CommandLines;
 use getgpu_model::lease_tag;

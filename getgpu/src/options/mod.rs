@@ -14,7 +14,7 @@ use getgpu_lock::Role;
 use getgpu_model::{Failure, Gauge, Kind, Verbosity};
 
 pub use parse::parse;
-pub use table::{Color, Format, Hook};
+pub use table::{Color, Format, Hook, ReportBy};
 
 /// Until when a reservation is kept.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -48,6 +48,12 @@ pub enum Action {
     Watch(Duration),
     /// Show who waits.
     Queue { json: bool },
+    /// Sum up what the system's log says, of the journal since then.
+    Report {
+        by: ReportBy,
+        since: Option<String>,
+        json: bool,
+    },
     /// Look whether this node is set up, and at wrapped programs below these directories.
     Check {
         directories: Vec<PathBuf>,

@@ -129,7 +129,7 @@ fn contradiction(typed: &GetgpuArguments) -> Option<&'static str> {
     let endless = typed.keeping.hold == Some(Some(0));
     #[rustfmt::skip]
     let wrong = [
-        (looking.json && !(looking.list || looking.check || looking.queue), "--json goes with --list, --queue or --check"),
+        (looking.json && !(looking.list || looking.check || looking.queue || looking.report.is_some()), "--json goes with --list, --queue, --report or --check"),
         (looking.free && !lists, "--free goes with --list or --watch"),
         (looking.mine && !lists, "--mine goes with --list or --watch"),
         (looking.user.is_some() && !lists, "--user goes with --list or --watch"),
@@ -177,6 +177,9 @@ fn action(typed: &GetgpuArguments, choices: &Overrides) -> Result<Action, Failur
         Action::List
     } else if looking.queue {
         Action::Queue { json }
+    } else if let Some(by) = looking.report {
+        let since = looking.since.clone();
+        Action::Report { by, since, json }
     } else if looking.count_free {
         Action::CountFree
     } else if let Some(name) = &keeping.release {

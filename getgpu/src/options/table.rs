@@ -32,6 +32,14 @@ pub enum Format {
     Nothing,
 }
 
+/// What a row of a report is for.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
+pub enum ReportBy {
+    User,
+    Tag,
+    Program,
+}
+
 /// When a table has colours.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
 pub enum Color {
@@ -55,8 +63,8 @@ pub enum Hook {
 /// What is done instead of printing a device, each alone but for `--list --watch`, which
 /// means the same as `--watch`. Beside the first one words may stand.
 #[rustfmt::skip]
-const NO_DEVICE: [&str; 9] = [
-    "check", "queue", "count_free", "release", "release_all", "monitor", "slurm", "list", "watch",
+const NO_DEVICE: [&str; 10] = [
+    "check", "queue", "report", "count_free", "release", "release_all", "monitor", "slurm", "list", "watch",
 ];
 /// What has no meaning beside that.
 #[rustfmt::skip]
@@ -125,7 +133,7 @@ pub struct Looking {
     /// List all devices (-L does the same): state, user, program, since when
     #[arg(long, short = 'l', visible_short_alias = 'L')]
     pub list: bool,
-    /// With --list, --queue or --check: print JSON
+    /// With --list, --queue, --report or --check: print JSON
     #[arg(long, conflicts_with = "format")]
     pub json: bool,
     /// With --list: only free devices
@@ -146,6 +154,14 @@ pub struct Looking {
     /// held
     #[arg(long)]
     pub queue: bool,
+    /// Sum up the lines of the system's log (journalctl, or standard input): starts, device hours
+    /// and refusals by user (default), tag or program
+    #[arg(long, value_name = "BY", num_args = 0..=1, require_equals = true)]
+    #[arg(default_missing_value = "user")]
+    pub report: Option<ReportBy>,
+    /// With --report: lines of the journal since TIME, as journalctl has it
+    #[arg(long, value_name = "TIME", requires = "report")]
+    pub since: Option<String>,
     /// Print the number of free devices
     #[arg(long)]
     pub count_free: bool,

@@ -5,6 +5,7 @@ mod check_and_metrics;
 mod dashboards;
 mod explain;
 mod json;
+mod report;
 mod table;
 mod tags;
 mod views;

@@ -65,8 +65,8 @@ fn few_calls_are_made_to_a_lock_that_anybody_can_fill() {
         (count("F_OFD_"), count(&lock))
     };
     sandbox.ask("--list").exits(0);
-    // 56 free devices; the queue; who waits.
-    assert_eq!(calls("getgpu --list"), (3, 2));
+    // 56 free devices; the queue; who waits; for whom devices are kept.
+    assert_eq!(calls("getgpu --list"), (4, 2));
     // The queue, the device, the try, the other side, the settling, and three on each of
     // two descriptions that the program inherits.
     assert_eq!(calls("cudawrap -- true"), (11, 5));
