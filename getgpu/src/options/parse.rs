@@ -130,6 +130,7 @@ fn contradiction(typed: &GetgpuArguments) -> Option<&'static str> {
     #[rustfmt::skip]
     let wrong = [
         (looking.json && !(looking.list || looking.check || looking.queue || looking.report.is_some()), "--json goes with --list, --queue, --report or --check"),
+        (looking.since.is_some() && looking.report.is_none(), "--since goes with --report"),
         (looking.free && !lists, "--free goes with --list or --watch"),
         (looking.mine && !lists, "--mine goes with --list or --watch"),
         (looking.user.is_some() && !lists, "--user goes with --list or --watch"),

@@ -33,7 +33,7 @@ pub enum Format {
 }
 
 /// What a row of a report is for.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum ReportBy {
     User,
     Tag,
@@ -157,10 +157,10 @@ pub struct Looking {
     /// Sum up the lines of the system's log (journalctl, or standard input): starts, device hours
     /// and refusals by user (default), tag or program
     #[arg(long, value_name = "BY", num_args = 0..=1, require_equals = true)]
-    #[arg(default_missing_value = "user")]
+    #[arg(default_missing_value = "user", value_parser = report_by)]
     pub report: Option<ReportBy>,
     /// With --report: lines of the journal since TIME, as journalctl has it
-    #[arg(long, value_name = "TIME", requires = "report")]
+    #[arg(long, value_name = "TIME")]
     pub since: Option<String>,
     /// Print the number of free devices
     #[arg(long)]
@@ -227,6 +227,15 @@ pub fn exclusion(typed: &ArgMatches) -> Option<[&'static str; 2]> {
     let mut others = FOR_A_DEVICE.into_iter();
     let word = Some("index").filter(|word| action != "check" && is_typed(word));
     Some([action, second.or_else(|| others.find(is_typed)).or(word)?])
+}
+
+fn report_by(text: &str) -> Result<ReportBy, String> {
+    match text {
+        "user" => Ok(ReportBy::User),
+        "tag" => Ok(ReportBy::Tag),
+        "program" => Ok(ReportBy::Program),
+        _ => Err(format!("`{text}` is not user, tag or program")),
+    }
 }
 
 fn process_id(text: &str) -> Result<i32, String> {

@@ -54,6 +54,11 @@ fn what_cannot_be_summed_up_is_one_line() {
     empty.refuses(1, "no line of getgpu's or cudawrap's to report");
     sandbox.refuses(&[
         ("getgpu --report --list", 2, "--list"),
-        ("getgpu --since=yesterday", 2, "--report"),
+        ("getgpu --since=yesterday", 2, "--since goes with --report"),
+        (
+            "getgpu --report=device",
+            2,
+            "`device` is not user, tag or program",
+        ),
     ]);
 }
