@@ -5,7 +5,7 @@ use std::time::Duration;
 
 /// What a line says.
 #[derive(Clone, Debug, PartialEq)]
-pub(super) enum What {
+pub(super) enum Logged {
     /// A device was leased or reserved, after so long.
     Began { waited: Duration },
     /// So many devices times their part were given back, after so long.
@@ -21,7 +21,7 @@ pub(super) enum What {
 /// One line.
 #[derive(Clone, Debug, PartialEq)]
 pub(super) struct Event {
-    pub(super) what: What,
+    pub(super) what: Logged,
     pub(super) user: String,
     /// The program that leases, or what a reservation is for.
     pub(super) program: String,
@@ -46,13 +46,13 @@ impl Event {
         let plain = |text: &str| text.trim_end_matches(':').to_owned();
         let program = value("program").or_else(|| value("for"))?;
         let what = match verb {
-            "refused" => What::Refused,
-            "released" => What::Ended {
+            "refused" => Logged::Refused,
+            "released" => Logged::Ended {
                 held: seconds(value("held")?)?,
                 devices: words.first()?.split(',').count() as f64 * part(value("share")?)?,
                 is_lease: value("program").is_some(),
             },
-            _ => What::Began {
+            _ => Logged::Began {
                 waited: seconds(value("waited")?)?,
             },
         };
@@ -91,10 +91,10 @@ mod tests {
                 tag: tag.map(str::to_owned),
             })
         };
-        let began = |seconds| What::Began {
+        let began = |seconds| Logged::Began {
             waited: Duration::from_secs(seconds),
         };
-        let ended = |devices, is_lease| What::Ended {
+        let ended = |devices, is_lease| Logged::Ended {
             held: Duration::from_millis(61_200),
             devices,
             is_lease,
@@ -107,7 +107,7 @@ mod tests {
                 event(began(0), "app", Some("exp"))),
             (format!("getgpu[8]: released {two} user=ana for=bash share=0.25 held=61.2s"), event(ended(0.5, false), "bash", None)),
             (format!("released {DEVICE} user=ana program=app share=1 held=61.2s"), event(ended(1.0, true), "app", None)),
-            ("cudawrap[9]: refused user=ana program=app: no free device: 4 of 4 in use".into(), event(What::Refused, "app", None)),
+            ("cudawrap[9]: refused user=ana program=app: no free device: 4 of 4 in use".into(), event(Logged::Refused, "app", None)),
             ("released the lock user=x".into(), None),
             (format!("released {DEVICE} user=ana program=app share=2 held=61.2s"), None),
             (format!("released {DEVICE} user=ana program=app share=1 held=-1s"), None),

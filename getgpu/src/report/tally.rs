@@ -5,7 +5,7 @@ use std::time::Duration;
 
 use serde::Serialize;
 
-use super::lines::{Event, What};
+use super::lines::{Event, Logged};
 use crate::list::width::{padded, width};
 use crate::options::ReportBy;
 
@@ -25,19 +25,19 @@ struct TallyRow {
 }
 
 impl TallyRow {
-    fn add(&mut self, what: &What) {
+    fn add(&mut self, what: &Logged) {
         match what {
-            What::Began { waited } => {
+            Logged::Began { waited } => {
                 self.starts += 1;
                 self.waited_hours += hours(*waited);
             }
-            What::Ended {
+            Logged::Ended {
                 held,
                 devices,
                 is_lease: true,
             } => self.leased_hours += hours(*held) * devices,
-            What::Ended { held, devices, .. } => self.reserved_hours += hours(*held) * devices,
-            What::Refused => self.refused += 1,
+            Logged::Ended { held, devices, .. } => self.reserved_hours += hours(*held) * devices,
+            Logged::Refused => self.refused += 1,
         }
     }
 
@@ -136,16 +136,16 @@ mod tests {
             tag: tag.map(str::to_owned),
         };
         let hour = Duration::from_secs(3600);
-        let ended = |devices, is_lease| What::Ended {
+        let ended = |devices, is_lease| Logged::Ended {
             held: hour,
             devices,
             is_lease,
         };
         let events = [
-            event(What::Began { waited: hour / 2 }, "ana", Some("exp")),
+            event(Logged::Began { waited: hour / 2 }, "ana", Some("exp")),
             event(ended(0.5, true), "ana", Some("exp")),
             event(ended(2.0, false), "bo", None),
-            event(What::Refused, "bo", None),
+            event(Logged::Refused, "bo", None),
         ];
         let table = "USER STARTS LEASED H RESERVED H WAITED H REFUSED\n\
                      bo   0      0.00     2.00       0.00     1\n\
