@@ -97,7 +97,7 @@ pub(crate) fn open_standard_streams() {
     }
 }
 
-/// Ends this process by SIGPIPE, which it ignores ([`ignore_sigpipe`], raise(3)). Comes back
+/// Ends this process by SIGPIPE, which it ignores (`ignore_sigpipe`, raise(3)). Comes back
 /// where the signal is blocked.
 pub fn end_by_sigpipe() {
     // SAFETY: the default action needs no handler, and both calls touch no memory of this
