@@ -90,6 +90,11 @@ impl File {
         };
         Self::parse(path, &text).map(Some)
     }
+    /// All its entries, those of its tables last.
+    pub fn all_entries(&self) -> impl Iterator<Item = &SettingEntry> {
+        let of_tables = self.tables.iter().flat_map(|table| &table.entries);
+        self.entries.iter().chain(of_tables)
+    }
 
     /// Whether there is more than comments in it.
     pub(crate) fn sets_something(&self) -> bool {

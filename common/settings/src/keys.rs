@@ -144,7 +144,7 @@ keys! {
 }
 
 /// The setting of this name.
-pub(crate) fn find(name: &str) -> Option<&'static Key> {
+pub fn find(name: &str) -> Option<&'static Key> {
     KEYS.iter().find(|key| key.name == name)
 }
 

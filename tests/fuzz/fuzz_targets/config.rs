@@ -16,8 +16,7 @@ fuzz_target!(|text: &str| {
             return;
         }
     };
-    let of_tables = file.tables.iter().flat_map(|table| &table.entries);
-    for entry in file.entries.iter().chain(of_tables) {
+    for entry in file.all_entries() {
         let (Some(key), Some(texts)) = (keys::find(&entry.name), &entry.texts) else {
             continue;
         };
