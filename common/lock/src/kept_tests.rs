@@ -257,3 +257,38 @@ fn a_waiter_gives_way_to_one_keeper_and_to_none_that_has_stopped() {
         "no waiter answers for the mark"
     );
 }
+
+/// A lock in a directory of its own.
+fn private_lock() -> (tempfile::TempDir, LockFile) {
+    use std::os::unix::fs::PermissionsExt;
+
+    let private = std::fs::Permissions::from_mode(0o755);
+    let directory = tempfile::Builder::new().permissions(private).tempdir();
+    let directory = directory.unwrap();
+    let path = directory.path().join("lock");
+    (directory, LockFile::find(Some(path), None).unwrap())
+}
+
+/// Others take what is kept by a waiter that they do not see.
+#[test]
+fn a_keeper_is_seen_at_each_moment_while_it_keeps_other_devices() {
+    let (_directory, lock_file) = private_lock();
+    let probe = lock_file.open().unwrap();
+    let uuid =
+        |last: u8| Uuid::parse(&format!("MIG-0d1e2f30-1111-5222-8333-44445555666{last}")).unwrap();
+    let count = |has| Count { has, wanted: 3 };
+    let mut marks = Marks::set(&lock_file, vec![uuid(0)], count(1)).unwrap();
+    for has in 2..6 {
+        // Each sign of life, in one way and then in the other.
+        marks.beaten -= BEAT;
+        marks.beat().unwrap();
+        assert!(Keeper::now(&probe).unwrap().is_some(), "{has}");
+        marks.make_room().unwrap();
+        let next = Marks::set(&lock_file, (0..has).map(uuid).collect(), count(has.into())).unwrap();
+        drop(marks);
+        assert!(Keeper::now(&probe).unwrap().is_some(), "{has}");
+        marks = next;
+    }
+    drop(marks);
+    assert_eq!(Keeper::now(&probe).unwrap(), None);
+}

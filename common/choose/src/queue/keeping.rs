@@ -51,10 +51,11 @@ impl<'l> KeepingTurn<'l> {
     ///
     /// The lock file cannot be opened or locked.
     pub fn keep(&mut self, keepable: Vec<Uuid>, count: Count) -> Result<(), Failure> {
-        if let Some(marks) = &mut self.marks
-            && marks.is_of(&keepable, count)
-        {
-            return marks.beat();
+        if let Some(marks) = &mut self.marks {
+            if marks.is_of(&keepable, count) {
+                return marks.beat();
+            }
+            marks.make_room()?;
         }
         // Those before are given up only when these are set.
         self.marks = Some(Marks::set(self.lock_file, keepable, count)?);
