@@ -294,4 +294,4 @@ fn across(description: &OfdLock, units: &Units, region: Range) -> Result<Option<
 
 #[cfg(test)]
 #[path = "claim_tests.rs"]
-mod tests;
+pub(crate) mod tests;

@@ -4,7 +4,7 @@ use std::os::unix::fs::PermissionsExt;
 
 /// A lock in a directory of its own, which others cannot write to: a test beside this one,
 /// which creates a lock file, has umask 0 for a moment.
-fn private_lock() -> (tempfile::TempDir, LockFile) {
+pub(crate) fn private_lock() -> (tempfile::TempDir, LockFile) {
     let private = std::fs::Permissions::from_mode(0o755);
     let directory = tempfile::Builder::new().permissions(private).tempdir();
     let directory = directory.unwrap();

@@ -5,6 +5,7 @@
 use std::collections::{HashMap, HashSet};
 
 use super::*;
+use crate::claim::tests::private_lock;
 
 /// What a process of the model asks for, again and again.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -256,17 +257,6 @@ fn a_waiter_gives_way_to_one_keeper_and_to_none_that_has_stopped() {
         !courtesy.gives_way(None, at(21_303)),
         "no waiter answers for the mark"
     );
-}
-
-/// A lock in a directory of its own.
-fn private_lock() -> (tempfile::TempDir, LockFile) {
-    use std::os::unix::fs::PermissionsExt;
-
-    let private = std::fs::Permissions::from_mode(0o755);
-    let directory = tempfile::Builder::new().permissions(private).tempdir();
-    let directory = directory.unwrap();
-    let path = directory.path().join("lock");
-    (directory, LockFile::find(Some(path), None).unwrap())
 }
 
 /// Others take what is kept by a waiter that they do not see.

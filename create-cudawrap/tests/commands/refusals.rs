@@ -219,6 +219,17 @@ fn a_tool_that_hangs_does_not_hang_us() {
     with(&["--force", "x"]).exits(0);
 }
 
+/// A script in a mount namespace of its own, whose words are these.
+fn apart(sandbox: &Sandbox, script: &str, args: &[&str]) -> Outcome {
+    let mut unshare = Command::new("unshare");
+    unshare
+        .args(["-m", "sh", "-c", script, "sh"])
+        .args(args)
+        .env("XDG_STATE_HOME", sandbox.path("state"))
+        .env("GETGPU_CONFIG", sandbox.path("config.toml"));
+    said(&mut unshare)
+}
+
 /// In a mount namespace with a profile of its own in /etc.
 #[test]
 fn a_program_that_an_apparmor_profile_names_needs_force() {
@@ -238,15 +249,7 @@ fn a_program_that_an_apparmor_profile_names_needs_force() {
         etc = etc.display(),
         root = root.display(),
     );
-    let with_profile = |args: &[&str]| {
-        let mut unshare = std::process::Command::new("unshare");
-        unshare
-            .args(["-m", "sh", "-c", &script, "sh"])
-            .args(args)
-            .env("XDG_STATE_HOME", sandbox.path("state"))
-            .env("GETGPU_CONFIG", sandbox.path("config.toml"));
-        said(&mut unshare)
-    };
+    let with_profile = |args: &[&str]| apart(&sandbox, &script, args);
     let refused = with_profile(&["x"]);
     if refused.stderr.contains("mount: ") {
         return harness::skip::say("no overlay over /etc can be mounted here");
@@ -303,15 +306,7 @@ fn a_program_on_a_network_file_system_needs_force() {
          status=$?; ls; exit $status",
         root = root.display(),
     );
-    let on_nfs = |args: &[&str]| {
-        let mut unshare = std::process::Command::new("unshare");
-        unshare
-            .args(["-m", "sh", "-c", &script, "sh"])
-            .args(args)
-            .env("XDG_STATE_HOME", sandbox.path("state"))
-            .env("GETGPU_CONFIG", sandbox.path("config.toml"));
-        said(&mut unshare)
-    };
+    let on_nfs = |args: &[&str]| apart(&sandbox, &script, args);
     let refused = on_nfs(&["x"]);
     refused
         .exits(1)
