@@ -115,7 +115,7 @@ pub fn seen(probe: &OfdLock, span: Span) -> Result<Option<Held>, Failure> {
     })
 }
 
-/// Whether a device is kept for a waiter, whoever has it now.
+/// Whether a device is kept for a waiter, also while another process has it.
 pub fn is_kept(probe: &OfdLock, span: Span) -> Result<bool, Failure> {
     Ok(probe.conflict(span.kept())?.is_some())
 }
