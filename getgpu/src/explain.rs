@@ -59,7 +59,7 @@ pub fn passed_over(
         None => "free, but another device was chosen".to_owned(),
         Some(Rejected::Kept) => {
             let who = holders::keeper(probe).unwrap_or_default();
-            format!("kept for {}, who waits for several devices", whom(&who))
+            format!("kept for {}: it waits for several devices", whom(&who))
         }
         Some(Rejected::Taken | Rejected::Tentative) => holder(lock_file, probe, device),
         Some(Rejected::TooFew) => "free, but too few devices are free".to_owned(),

@@ -152,8 +152,8 @@ impl World {
     }
 }
 
-/// Explores everything, and checks in each world that no other passes the one whose turn it is
-/// more than once; then that each who waits can still be served, whatever has happened.
+/// Explores everything, and checks in each world that no waiter passes the one whose turn it is
+/// more than once; then that every waiter can still be served, whatever has happened.
 #[allow(clippy::print_stdout, reason = "the figure is read")]
 fn check(asks: &[Asks]) -> usize {
     let first = World::new(asks);

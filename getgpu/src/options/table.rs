@@ -292,7 +292,7 @@ pub const GUIDE: HelpText = HelpText {
         ("0", "done; a chosen device is printed"),
         (
             "1",
-            "no device is free, no device became free in the time to wait, your devices are at the site's limit, or --check found a problem",
+            "no device is free, no device became free in the time to wait, your devices are at the site's limit, --check found a problem, or --report found nothing",
         ),
         ("2", "wrong usage or settings, no such index"),
         (

@@ -7,7 +7,7 @@ use super::wire::NvmlRequest;
 use super::{Client, HANGS};
 use getgpu_model::{Detail, Device, Failure, Gpu, GpuListing, Inventory, Kind};
 
-/// What tells whether programs may run on a device: what narrows a call's pool, which is above this layer.
+/// Says whether programs may run on a device. The filter of a call's pool implements it, in a higher crate.
 pub trait Allowing: std::fmt::Debug {
     /// Whether programs may run on this device.
     fn allows(&self, device: &Device) -> bool;
