@@ -102,8 +102,8 @@ fn prometheus_computes_a_nodes_figures_and_fires_right_alerts() {
     let user = nix::unistd::User::from_uid(nix::unistd::getuid()).unwrap();
     #[rustfmt::skip]
     let states = [
-        ("busy", 0.0), ("claimed", 0.0), ("free", 2.0), ("leased", 1.0), ("reserved", 1.0),
-        ("shared", 0.0), ("unhealthy", 0.0), ("unknown", 0.0),
+        ("busy", 0.0), ("claimed", 0.0), ("free", 2.0), ("kept", 0.0), ("leased", 1.0),
+        ("reserved", 1.0), ("shared", 0.0), ("unhealthy", 0.0), ("unknown", 0.0),
     ];
     let one = |labels: &str, value: f64| vec![(labels.to_owned(), value)];
     #[rustfmt::skip]

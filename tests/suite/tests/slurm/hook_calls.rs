@@ -1,5 +1,6 @@
 //! Prolog and Epilog of one job, called by hand.
 
+use std::sync::atomic::{AtomicU32, Ordering};
 use std::time::Duration;
 
 use getgpu_tests::{OTHER, listing, slurm};
@@ -11,9 +12,13 @@ pub(crate) fn mig4() -> Option<Sandbox> {
     (!skip::lacks(&[Need::Root])).then(|| Sandbox::new("mig4"))
 }
 
-/// Numbers of jobs that no other test on this host has.
+/// Numbers of jobs that no other test on this host has: what runs for a job is looked for on
+/// the whole host. The tests of one process are told apart by their threads.
 pub(crate) fn job(number: u32) -> String {
-    (std::process::id() * 100 + number).to_string()
+    static TESTS: AtomicU32 = AtomicU32::new(0);
+    thread_local!(static TEST: u32 = TESTS.fetch_add(1, Ordering::Relaxed));
+    let test = TEST.with(|test| *test);
+    ((std::process::id() % 100_000 * 100 + test) * 100 + number).to_string()
 }
 
 /// One of the hooks for a job of [`OTHER`] that asks for a quarter, or for one that does
