@@ -11,7 +11,8 @@ use getgpu_tests::soak::number;
 use harness::skip::{self, Need};
 use harness::{Command, Running, Sandbox, wait};
 
-/// How long devices may be reserved behind the last program: `linger`, and as long again.
+/// How long devices may be reserved behind the last program in the full run: `linger`, and
+/// as long again.
 const AFTER: Duration = Duration::from_secs(4);
 
 /// A way to write the loop: what runs it, and its text. COUNT and TIME stand for the number
@@ -105,7 +106,7 @@ struct Tally {
     rounds: usize,
     collisions: usize,
     without_device: usize,
-    /// Devices that are reserved [`AFTER`] the end.
+    /// Devices that are reserved once they have had time to be given up.
     reserved: usize,
 }
 
