@@ -162,11 +162,14 @@ pub fn free_again(sandbox: &Sandbox) {
     somebody(sandbox, &["--no-reserve"]).run().line();
 }
 
-/// Runs `test` on every item at the same time, for tests that mostly wait.
+/// Runs `test` on every item at the same time, for tests that mostly wait. The threads have
+/// the name of the caller's, by which a test that is skipped says which it is.
 pub fn all_at_once<T: Send>(items: impl IntoIterator<Item = T>, test: impl Fn(T) + Sync) {
+    let name = std::thread::current().name().unwrap_or("test").to_owned();
     std::thread::scope(|scope| {
         for item in items {
-            scope.spawn(|| test(item));
+            let thread = std::thread::Builder::new().name(name.clone());
+            thread.spawn_scoped(scope, || test(item)).unwrap();
         }
     });
 }
