@@ -15,7 +15,7 @@ use nix::sys::wait::{WaitPidFlag, WaitStatus, waitpid};
 use nix::unistd::Pid;
 
 use crate::watchdog::Watchdog;
-use crate::{Blow, Call, Point, Story, registers};
+use crate::{Blow, Call, Point, Story, registers, subject};
 
 /// One process on the way.
 #[derive(Default)]
@@ -44,7 +44,7 @@ pub fn follow(
 pub fn watch(
     command: &mut Command,
     released: impl Fn(i32) -> bool,
-    mut look: impl FnMut(Call),
+    mut look: impl FnMut(&Call),
 ) -> Story {
     run(command, None, released, |_| (), &mut look)
 }
@@ -54,7 +54,7 @@ fn run(
     blow: Option<(Point, Blow)>,
     released: impl Fn(i32) -> bool,
     ended: impl FnOnce(i32),
-    look: &mut dyn FnMut(Call),
+    look: &mut dyn FnMut(&Call),
 ) -> Story {
     // SAFETY: between fork and exec; ptrace(2) is one system call and allocates nothing.
     unsafe { command.pre_exec(|| ptrace::traceme().map_err(std::io::Error::from)) };
@@ -135,7 +135,7 @@ struct Follower<'a> {
     blow: Option<(Point, Blow)>,
     calls: Vec<Call>,
     struck: Option<Call>,
-    look: &'a mut dyn FnMut(Call),
+    look: &'a mut dyn FnMut(&Call),
 }
 
 impl Follower<'_> {
@@ -220,21 +220,28 @@ impl Follower<'_> {
         process.calls += 1;
         // SAFETY: op says that this is an entry, so that member of the union is the one
         // that was filled in (ptrace(2)).
-        let number = i64::try_from(unsafe { info.u.entry.nr }).unwrap_or(-1);
-        let call = Call { point, number };
-        self.calls.push(call);
-        (self.look)(call);
+        let entry = unsafe { info.u.entry };
+        let number = i64::try_from(entry.nr).unwrap_or(-1);
+        let call = Call {
+            point,
+            number,
+            pid: pid.as_raw(),
+            arguments: entry.args,
+            subject: subject::of(pid.as_raw(), number, &entry.args),
+        };
+        (self.look)(&call);
         match self.blow {
             Some((at, Blow::Kill)) if at == point => {
-                self.struck = Some(call);
+                self.struck = Some(call.clone());
                 let _ = kill(pid, Signal::SIGKILL);
             }
             Some((at, Blow::Fail(error))) if at == point => {
-                self.struck = Some(call);
+                self.struck = Some(call.clone());
                 process.failing = Some(error);
                 let _ = registers::leave_out(pid);
             }
             _ => {}
         }
+        self.calls.push(call);
     }
 }

@@ -12,6 +12,7 @@
 
 mod follow;
 mod registers;
+mod subject;
 mod watchdog;
 
 use std::time::Instant;
@@ -40,11 +41,17 @@ pub enum Blow {
 }
 
 /// A call that was made.
-#[derive(Clone, Copy, Debug)]
+#[derive(Clone, Debug)]
 pub struct Call {
     /// Where.
     pub point: Point,
     pub number: i64,
+    /// The process that makes it, and what it calls with.
+    pub pid: i32,
+    pub arguments: [u64; 6],
+    /// What the call is about, as `subject.rs` reads it: a path, or a word like `F_OFD_SETLK`
+    /// before one; empty where it is about neither.
+    pub subject: String,
 }
 
 #[derive(Debug)]

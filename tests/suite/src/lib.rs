@@ -169,7 +169,7 @@ pub fn all_at_once<T: Send>(items: impl IntoIterator<Item = T>, test: impl Fn(T)
     std::thread::scope(|scope| {
         for item in items {
             let thread = std::thread::Builder::new().name(name.clone());
-            thread.spawn_scoped(scope, || test(item)).unwrap();
+            thread.spawn_scoped(scope, || test(item)).expect("a thread");
         }
     });
 }

@@ -1,6 +1,6 @@
 //! SIGKILL and errors at each system call of getgpu, its holder, its NVML process and
-//! cudawrap: the right status, one line, never a program without its lease, nothing left.
-//! An ordinary run tries one fate for each call, the full one all of them.
+//! cudawrap: what the table of `rules` says of each error, never a program without its lease,
+//! nothing left. An ordinary run tries one fate for each call, the full one all of them.
 
 use std::path::PathBuf;
 use std::sync::Mutex;
@@ -13,14 +13,24 @@ use inject::{Blow, Call, Point, Story};
 use nix::errno::Errno;
 use nix::libc;
 
+use super::rules::{self, Outcome};
 use super::{is_one_of, lacks_tracer};
 
+/// The fates of a call by a process that the command started; those of its own are in the
+/// table of `rules`.
 #[rustfmt::skip]
 const FATES: [Blow; 10] = [
     Blow::Kill, Blow::Fail(Errno::EIO), Blow::Fail(Errno::ENOSPC), Blow::Fail(Errno::EINTR),
     Blow::Fail(Errno::EPERM), Blow::Fail(Errno::EMFILE), Blow::Fail(Errno::ENFILE),
     Blow::Fail(Errno::ENOMEM), Blow::Fail(Errno::EAGAIN), Blow::Fail(Errno::ENOLCK),
 ];
+
+/// A blow, and what may come of it where a row says so.
+struct Work {
+    call: Call,
+    blow: Blow,
+    outcomes: Option<&'static [Outcome]>,
+}
 
 /// How long a reservation of these tests waits for its program.
 const FOR: Duration = Duration::from_millis(600);
@@ -47,15 +57,19 @@ struct Run {
 
 impl Run {
     fn of_main(&self) -> bool {
-        self.struck.is_some_and(|(call, _)| call.point.process == 0)
+        self.struck
+            .as_ref()
+            .is_some_and(|(call, _)| call.point.process == 0)
     }
 
     fn killed(&self) -> bool {
-        self.struck.is_some_and(|(_, blow)| blow == Blow::Kill)
+        self.struck
+            .as_ref()
+            .is_some_and(|(_, blow)| *blow == Blow::Kill)
     }
 
     fn is(&self, numbers: &[i64]) -> bool {
-        let struck = self.struck;
+        let struck = self.struck.as_ref();
         struck.is_some_and(|(call, _)| numbers.contains(&call.number))
     }
 
@@ -71,6 +85,24 @@ impl Run {
             [] if unwritten => Ok(()),
             _ => Err("not one line".to_owned()),
         }
+    }
+
+    /// Where the call that was struck is the one that was meant: two runs may differ.
+    fn is_as_its_row_says(&self, name: &str, work: &Work) -> Result<(), String> {
+        let (Some(outcomes), Some((call, Blow::Fail(error)))) = (work.outcomes, &self.struck)
+        else {
+            return Ok(());
+        };
+        // The other sandbox has paths of its own.
+        let same = |call: &Call| {
+            (
+                call.number,
+                call.subject.rsplit('/').next().map(str::to_owned),
+            )
+        };
+        let is_meant = same(call) == same(&work.call);
+        let came = || rules::came(outcomes, *error, name, self.story.status, &self.err);
+        unless(is_meant && !came(), "its row says otherwise")
     }
 
     /// The refusal of the dynamic loader or of the standard library's start-up, before
@@ -105,7 +137,11 @@ fn run(command: Command, sandbox: &Sandbox, blow: Option<(Point, Blow)>) -> Run 
     });
     wait::holds_within(FOR + LEFT, || !sandbox.locked());
     let held = story.ended.elapsed();
-    let struck = story.struck.zip(blow).map(|(call, (_, blow))| (call, blow));
+    let struck = story
+        .struck
+        .clone()
+        .zip(blow)
+        .map(|(call, (_, blow))| (call, blow));
     Run {
         story,
         out: written(&out),
@@ -150,30 +186,48 @@ fn torture(name: &str, command: fn(&Sandbox) -> Command, judge: Judge) {
     let plain = run(command(&sandbox), &sandbox, None);
     judge(&sandbox, &plain).unwrap_or_else(|why| panic!("{}: plain: {why}: {}", name, plain.err));
     assert_eq!(plain.story.status, 0, "{}: {}", name, plain.err);
-    let mut work: Vec<(Call, Blow)> = Vec::new();
+    let mut work: Vec<Work> = Vec::new();
+    let mut unknown = Vec::new();
     let calls = &plain.story.calls;
     for (number, call) in calls.iter().filter(|call| is_tried(call.point)).enumerate() {
-        let fates = match number % FATES.len() {
-            _ if NEVER_FAIL.contains(&call.number) => &FATES[..1],
-            _ if full() => &FATES[..],
-            fate => &FATES[fate..=fate],
+        let fates: Vec<(Blow, Option<&'static [Outcome]>)> = if call.point.process == 0 {
+            let errors = rules::of(call, &sandbox).unwrap_or_else(|why| {
+                unknown.push(why);
+                Vec::new()
+            });
+            let errors = errors.into_iter();
+            let errors = errors.map(|(error, outcomes)| (Blow::Fail(error), Some(outcomes)));
+            errors.chain([(Blow::Kill, None)]).collect()
+        } else if NEVER_FAIL.contains(&call.number) {
+            vec![(Blow::Kill, None)]
+        } else {
+            FATES.map(|blow| (blow, None)).to_vec()
         };
-        work.extend(fates.iter().map(|blow| (*call, *blow)));
+        let chosen = number % fates.len();
+        let fates = fates.into_iter().enumerate();
+        let fates = fates.filter(|(fate, _)| full() || *fate == chosen);
+        work.extend(fates.map(|(_, (blow, outcomes))| Work {
+            call: call.clone(),
+            blow,
+            outcomes,
+        }));
     }
+    assert_eq!(unknown, Vec::<String>::new(), "{name}");
     let (next, hits) = (AtomicUsize::new(0), AtomicUsize::new(0));
     let wrong = Mutex::new(Vec::new());
     std::thread::scope(|scope| {
         for _ in 0..6 {
             scope.spawn(|| {
                 let sandbox = new();
-                while let Some((call, blow)) = work.get(next.fetch_add(1, Ordering::Relaxed)) {
-                    let run = run(command(&sandbox), &sandbox, Some((call.point, *blow)));
+                while let Some(work) = work.get(next.fetch_add(1, Ordering::Relaxed)) {
+                    let (point, blow) = (work.call.point, work.blow);
+                    let run = run(command(&sandbox), &sandbox, Some((point, blow)));
                     hits.fetch_add(usize::from(run.struck.is_some()), Ordering::Relaxed);
-                    if let Err(why) = verdict(judge, &sandbox, &run) {
-                        let struck = run.struck.map(|(call, _)| call.number);
+                    let verdict = verdict(judge, &sandbox, &run);
+                    if let Err(why) = verdict.and_then(|()| run.is_as_its_row_says(name, work)) {
                         let line = format!(
-                            "{:?} call {struck:?} {blow:?}: {why}: status {} out {:?} err {:?}",
-                            call.point, run.story.status, run.out, run.err
+                            "{point:?} call {} {:?} {blow:?}: {why}: status {} out {:?} err {:?}",
+                            work.call.number, work.call.subject, run.story.status, run.out, run.err
                         );
                         wrong.lock().unwrap().push(line);
                     }
