@@ -1,5 +1,5 @@
 //! What a system call is about, read from the stopped process: the path that it names, or
-//! the file behind its descriptor, with the command of those calls that do several things.
+//! the file behind its descriptor, with the command of fcntl(2), or the type of the lock that it sets.
 
 use std::os::unix::fs::FileExt;
 
@@ -91,7 +91,15 @@ pub(crate) fn of(pid: i32, number: i64, arguments: &[u64; 6]) -> String {
     }
     if number == libc::SYS_fcntl {
         let command = COMMANDS.iter().find(|(it, _)| *it as u64 == arguments[1]);
-        let command = command.map_or("other", |(_, name)| name);
+        let command = match command.map_or("other", |(_, name)| name) {
+            // struct flock begins with its l_type.
+            "F_OFD_SETLK" => match lock_type(pid, arguments[2]) {
+                Some(libc::F_RDLCK) => "F_RDLCK",
+                Some(libc::F_WRLCK) => "F_WRLCK",
+                _ => "F_UNLCK",
+            },
+            name => name,
+        };
         return format!("{command} {}", descriptor(pid, arguments[0]));
     }
     if DESCRIPTORS.contains(&number) {
@@ -105,6 +113,14 @@ fn descriptor(pid: i32, number: u64) -> String {
     let number = number as u32 as i32;
     let target = std::fs::read_link(format!("/proc/{pid}/fd/{number}"));
     target.map_or_else(|_| String::new(), |path| path.display().to_string())
+}
+
+/// The `l_type` of the struct flock at an address (fcntl(2)).
+fn lock_type(pid: i32, address: u64) -> Option<i32> {
+    let memory = std::fs::File::open(format!("/proc/{pid}/mem")).ok()?;
+    let mut kind = [0; 2];
+    memory.read_exact_at(&mut kind, address).ok()?;
+    Some(i32::from(i16::from_ne_bytes(kind)))
 }
 
 /// The text at an address, up to its nul.

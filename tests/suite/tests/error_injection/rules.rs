@@ -88,6 +88,8 @@ impl About {
 pub(crate) enum Outcome {
     /// It is made again, or what it was for can be done without: a device is given.
     Goes,
+    /// The same, in getgpu alone.
+    GoesInGetgpu,
     /// Refused with this status of getgpu (cudawrap has 125), and a line that has these words
     /// and what the system calls the error.
     Says(i32, &'static str),
@@ -97,7 +99,25 @@ pub(crate) enum Outcome {
     Program,
 }
 
-use Outcome::{Goes, Line, Program, Says};
+use Outcome::{Goes, GoesInGetgpu, Line, Program, Says};
+
+/// What fcntl(2) does with the lock, by its command or the type of the lock that it sets.
+#[rustfmt::skip]
+const LOCKING: &[(&str, &[Errno], &[Outcome])] = &[
+    // Held by another: the next device is tried. That a claim or its confirmation was not held by
+    // another is known, so that then it was lost.
+    ("F_WRLCK", &[EAGAIN, EACCES], &[Goes, Line(4, "the lock was lost while the claim was being confirmed")]),
+    // Never taken for "held by another".
+    ("F_WRLCK", &[ENOLCK, EIO, EINVAL], &[Says(4, "locking")]),
+    // Marks, by which others see whose a device is, are set as far as that is possible.
+    ("F_RDLCK", &[EAGAIN, EACCES], &[Goes, Line(4, "the lock was lost while the claim was being confirmed")]),
+    ("F_RDLCK", &[ENOLCK, EIO, EINVAL], &[Says(4, "locking"), Goes]),
+    // getgpu's last look comes behind its choice.
+    ("F_OFD_GETLK", &[ENOLCK, EIO, EINVAL], &[Says(4, "locking"), GoesInGetgpu]),
+    // What stays locked is unlocked with its descriptor.
+    ("F_UNLCK", &[ENOLCK, EIO], &[Goes]),
+    ("F_DUPFD_CLOEXEC", &[EMFILE], &[Goes]),
+];
 
 /// Calls that fail in one way, and what may come of it: more than one outcome where the call
 /// is made at several places, each with a rule of its own.
@@ -123,10 +143,6 @@ const ROWS: &[Row] = &[
     Row(OPENS, &[About::Lock], OPENING, &[Says(4, "cannot be opened"), Goes]),
     Row(OPENS, &[About::Lock], &[EINTR], &[Says(4, "cannot be opened"), Goes]),
     Row(LOOKS, &[About::Lock, About::LockDirectory], LOOKING, &[Says(4, "lock "), Line(4, "lock "), Goes]),
-    // Both are "held by another", which is no error: another device is tried.
-    Row(FCNTL, &[About::Lock], &[EAGAIN, EACCES], &[Goes, Says(4, "locking"), Line(4, "the lock was lost while the claim was being confirmed")]),
-    Row(FCNTL, &[About::Lock], &[ENOLCK, EIO, EINVAL], &[Says(4, "locking")]),
-    Row(FCNTL, &[About::Lock], &[EMFILE], &[Goes, Says(4, "")]),
     // Settings: what is there and cannot be read is never taken for absent.
     Row(OPENS, &[About::Settings], OPENING, &[Says(2, "cannot be read")]),
     Row(OPENS, &[About::Settings, About::List], &[EINTR], &[Goes]),
@@ -206,12 +222,15 @@ pub(crate) fn of(
     {
         return Ok(Vec::new());
     }
-    let is_lock = call.subject.starts_with("F_OFD_");
+    if about == About::Lock && call.number == libc::SYS_fcntl {
+        let command = call.subject.split(' ').next().unwrap_or_default();
+        let rows = LOCKING.iter().filter(|(name, ..)| *name == command);
+        let rows =
+            rows.flat_map(|(_, errors, outcomes)| errors.iter().map(|error| (*error, *outcomes)));
+        return Ok(rows.collect());
+    }
     let rows = ROWS.iter().filter(|Row(calls, abouts, errors, _)| {
-        let fits = call.number != libc::SYS_fcntl
-            || about != About::Lock
-            || is_lock != errors.contains(&EMFILE);
-        calls.contains(&call.number) && abouts.contains(&about) && fits
+        calls.contains(&call.number) && abouts.contains(&about)
     });
     let found: Vec<_> = rows
         .flat_map(|Row(_, _, errors, outcomes)| errors.iter().map(|error| (*error, *outcomes)))
@@ -238,6 +257,7 @@ pub(crate) fn came(
     let refused = |expected: i32| status == if name == "getgpu" { expected } else { 125 };
     outcomes.iter().any(|outcome| match outcome {
         Goes => status == 0,
+        GoesInGetgpu => status == 0 && name == "getgpu",
         Says(expected, words) => refused(*expected) && said.contains(words) && said.contains(text),
         Line(expected, words) => refused(*expected) && said.contains(words),
         Program => status == 126 && (said.contains(text) || said.contains("Permission denied")),
