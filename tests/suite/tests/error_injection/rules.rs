@@ -229,9 +229,9 @@ pub(crate) fn of(
             rows.flat_map(|(_, errors, outcomes)| errors.iter().map(|error| (*error, *outcomes)));
         return Ok(rows.collect());
     }
-    let rows = ROWS.iter().filter(|Row(calls, abouts, errors, _)| {
-        calls.contains(&call.number) && abouts.contains(&about)
-    });
+    let rows = ROWS
+        .iter()
+        .filter(|Row(calls, abouts, ..)| calls.contains(&call.number) && abouts.contains(&about));
     let found: Vec<_> = rows
         .flat_map(|Row(_, _, errors, outcomes)| errors.iter().map(|error| (*error, *outcomes)))
         .collect();
