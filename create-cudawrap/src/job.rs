@@ -12,12 +12,13 @@ use crate::directory::Directory;
 use crate::inspect::{PathSnapshot, snapshot};
 use crate::names::{Names, Place};
 use crate::options::CreateOptions;
-use crate::plan::{Goal, Plan, Step, plan};
+use crate::plan::{Goal, Step};
 use crate::registry::Note;
+use crate::site::Site;
 use crate::state::{PathState, state};
 use crate::target::{Target, is_gone};
 use crate::wrapper::Wrapper;
-use crate::{advice, checks, dirlock, linkdir, status};
+use crate::{advice, checks, dirlock, status};
 
 /// What all jobs of a run share.
 pub struct Wrapping<'a> {
@@ -46,10 +47,8 @@ impl Wrapping<'_> {
         if noted && is_gone(path) {
             return Ok(self.forget(path));
         }
-        let target = match &self.options.link_dir {
-            Some(dir) => linkdir::target(dir, path)?,
-            None => Target::parse(path)?,
-        };
+        let site = &self.options.site;
+        let target = site.target(path)?;
         let dir = self.enter(&target)?;
         let names = Names::of(&target.name);
         let work = Work {
@@ -63,22 +62,22 @@ impl Wrapping<'_> {
         if noted && now == PathState::Missing {
             return Ok(self.forget(path));
         }
-        let mut plan = self.plan(&seen, now, &work)?;
-        let is_beside = self.options.link_dir.is_none();
-        if plan.steps.is_empty() && self.goal != Goal::Undo && is_beside {
+        let named = self.options.wrapper.is_some().then_some(work.wrapper);
+        let mut plan = site.plan(&seen, now, self.goal, named)?;
+        if plan.steps.is_empty() && self.goal != Goal::Undo && *site == Site::InPlace {
             check_sound(path, &seen, &names)?;
         }
         plan.text = plan
             .text
             .replace("CUDAWRAP_name", &names.shown(Place::Hidden));
         if self.goal != Goal::Undo && !plan.steps.is_empty() {
-            checks::directory(&dir).map_err(|failure| self.blame(failure))?;
+            checks::directory(&dir).map_err(|failure| site.blame(failure))?;
         }
         self.admit(&target, &dir, &seen, now, path)?;
         let steps = plan.steps.iter().filter(|step| **step != Step::Sync);
         let steps = steps.map(|step| apply::describe(step, &work)).collect();
         if !self.options.dry_run {
-            apply(&work, &seen, &plan).map_err(|failure| self.blame(failure))?;
+            apply(&work, &seen, &plan).map_err(|failure| site.blame(failure))?;
             // By what is there now: another process may have changed it. The job is done,
             // also where that cannot be read any more.
             if let Ok(seen) = snapshot(&dir, &names, work.own) {
@@ -117,7 +116,7 @@ impl Wrapping<'_> {
         }
         if !self.options.dry_run {
             dirlock::lock(dir.file(), dirlock::PATIENCE, self.options.force)
-                .map_err(|failure| self.blame(failure))?;
+                .map_err(|failure| self.options.site.blame(failure))?;
         }
         Ok(dir)
     }
@@ -133,26 +132,6 @@ impl Wrapping<'_> {
         seen.is_ok_and(|seen| state(&seen) == PathState::Plain && seen.app.through.is_some())
     }
 
-    /// With --link-dir what fails on the way fails in that directory, not at the program.
-    fn blame(&self, failure: Failure) -> Failure {
-        match &self.options.link_dir {
-            Some(dir) => Failure {
-                message: format!("--link-dir {}: {}", dir.display(), failure.message),
-                ..failure
-            },
-            None => failure,
-        }
-    }
-
-    fn plan(&self, seen: &PathSnapshot, now: PathState, work: &Work) -> Result<Plan, Failure> {
-        let named = self.options.wrapper.is_some().then_some(work.wrapper);
-        if self.options.link_dir.is_some() && self.goal == Goal::Wrap {
-            linkdir::plan_link(seen, now, named)
-        } else {
-            plan(seen, now, self.goal, named)
-        }
-    }
-
     /// Refuses what must not be wrapped and warns of the rest.
     fn admit(
         &self,
@@ -165,9 +144,8 @@ impl Wrapping<'_> {
         let Some(wrapper) = self.wrapper.filter(|_| self.goal == Goal::Wrap) else {
             return Ok(());
         };
-        if self.options.link_dir.is_some() {
-            linkdir::check(target, path, wrapper)?;
-            if let Some(warning) = linkdir::warning(target, path, wrapper.id) {
+        if let Site::Beside(links) = &self.options.site {
+            if let Some(warning) = links.admit(target, path, wrapper)? {
                 self.warn(path, &warning);
             }
         } else if now == PathState::Plain && seen.app.through.is_none() {

@@ -3,12 +3,13 @@
 //! program by PATH behind that directory.
 
 use std::ffi::OsStr;
-use std::path::Path;
+use std::path::{Path, PathBuf};
 
 use getgpu_linux::{Identity, identity};
-use getgpu_model::{Failure, reason, refused};
+use getgpu_model::{Failure, Kind, reason, refused};
 
 use crate::checks;
+use crate::directory::Directory;
 use crate::inspect::{EntryKind, PathSnapshot};
 use crate::names::Place::App;
 use crate::plan::{Goal, Plan, Step, plan, unchanged};
@@ -16,13 +17,89 @@ use crate::state::PathState;
 use crate::target::Target;
 use crate::wrapper::{self, Wrapper};
 
-/// The path of the link for the program at `path`.
-pub fn target(dir: &Path, path: &Path) -> Result<Target, Failure> {
-    Target::parse(&dir.join(path.file_name().unwrap_or(path.as_os_str())))
+/// The directory that gets the links.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct LinkDirectory(PathBuf);
+
+impl From<PathBuf> for LinkDirectory {
+    fn from(path: PathBuf) -> Self {
+        Self(path)
+    }
+}
+
+impl LinkDirectory {
+    /// # Errors
+    ///
+    /// It cannot be opened.
+    pub fn check_exists(&self) -> Result<(), Failure> {
+        let opened = std::fs::canonicalize(&self.0).and_then(|dir| Directory::open(&dir));
+        opened
+            .map(drop)
+            .map_err(|error| self.blame(Failure::new(Kind::Refused, reason(&error))))
+    }
+
+    /// The path of the link for the program at `path`.
+    ///
+    /// # Errors
+    ///
+    /// The directory cannot be reached.
+    pub fn target(&self, path: &Path) -> Result<Target, Failure> {
+        Target::parse(&self.0.join(path.file_name().unwrap_or(path.as_os_str())))
+    }
+
+    /// What fails on the way fails in this directory, not at the program.
+    pub fn blame(&self, failure: Failure) -> Failure {
+        Failure {
+            message: format!("--link-dir {}: {}", self.0.display(), failure.message),
+            ..failure
+        }
+    }
+
+    /// The steps that put the link there.
+    ///
+    /// # Errors
+    ///
+    /// The name is taken there.
+    pub fn plan(
+        &self,
+        seen: &PathSnapshot,
+        now: PathState,
+        named: Option<&OsStr>,
+    ) -> Result<Plan, Failure> {
+        let alone = seen.hidden.kind == EntryKind::Absent;
+        match now {
+            PathState::Missing => Ok(Plan::new(
+                vec![Step::Link(App), Step::Sync],
+                "the directory of links now has a link of this name to cudawrap",
+            )),
+            PathState::Wrapped if alone && seen.app.runs => {
+                Ok(unchanged("is already a link to cudawrap; nothing changed"))
+            }
+            PathState::Wrapped if alone => plan(seen, now, Goal::Repair, named),
+            _ => Err(refused("that name is taken in the directory of links")
+                .hint("find out what it is, and move it away")),
+        }
+    }
+
+    /// Refuses a program that the link `target` cannot stand for; else what the user should know
+    /// of the link.
+    ///
+    /// # Errors
+    ///
+    /// It is no program, one of this package, or in the directory itself.
+    pub fn admit(
+        &self,
+        target: &Target,
+        program: &Path,
+        wrapper: &Wrapper,
+    ) -> Result<Option<String>, Failure> {
+        check(target, program, wrapper)?;
+        Ok(warning(target, program, wrapper.id))
+    }
 }
 
 /// Whether `program` can be the one that the link `target` stands for.
-pub fn check(target: &Target, program: &Path, wrapper: &Wrapper) -> Result<(), Failure> {
+fn check(target: &Target, program: &Path, wrapper: &Wrapper) -> Result<(), Failure> {
     let program = Target::parse(program)?;
     if program.dir == target.dir {
         return Err(refused("is already in the directory of --link-dir")
@@ -49,29 +126,8 @@ pub fn check(target: &Target, program: &Path, wrapper: &Wrapper) -> Result<(), F
     checks::which_own(&program, wrapper).map_or(Ok(()), |own| Err(checks::own(&own)))
 }
 
-/// The steps that put the link there.
-pub fn plan_link(
-    seen: &PathSnapshot,
-    now: PathState,
-    named: Option<&OsStr>,
-) -> Result<Plan, Failure> {
-    let alone = seen.hidden.kind == EntryKind::Absent;
-    match now {
-        PathState::Missing => Ok(Plan::new(
-            vec![Step::Link(App), Step::Sync],
-            "the directory of links now has a link of this name to cudawrap",
-        )),
-        PathState::Wrapped if alone && seen.app.runs => {
-            Ok(unchanged("is already a link to cudawrap; nothing changed"))
-        }
-        PathState::Wrapped if alone => plan(seen, now, Goal::Repair, named),
-        _ => Err(refused("that name is taken in the directory of links")
-            .hint("find out what it is, and move it away")),
-    }
-}
-
 /// What the link would run instead of `program`, as PATH is now.
-pub fn warning(target: &Target, program: &Path, own: Identity) -> Option<String> {
+fn warning(target: &Target, program: &Path, own: Identity) -> Option<String> {
     let found = wrapper::in_path(&target.path(), Some(own));
     let program = wrapper::program_of(program, Some(own));
     let reached = found.as_deref().and_then(identity);

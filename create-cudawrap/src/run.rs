@@ -20,6 +20,7 @@ use crate::names::Names;
 use crate::options::{self, CreateOptions, PROGRAM, Parsed, WrapTask};
 use crate::plan::Goal;
 use crate::registry::Note;
+use crate::site::Site;
 use crate::status;
 use crate::target::{self, Target};
 use crate::wrapper;
@@ -81,13 +82,11 @@ fn change(options: &CreateOptions, goal: Goal, diag: &Diag) -> Result<bool, Fail
     if let Some(found) = &wrapper {
         diag.note(&format!("links lead to {}", found.text.to_string_lossy()));
     }
-    if let Some(dir) = &options.link_dir {
-        link_dir_exists(dir)?;
-    }
+    options.site.check_exists()?;
     let note = Note::find();
     let mut paths = paths(options, note.as_ref())?;
     // For each program by itself, as --status shows them.
-    if goal != Goal::Wrap && options.link_dir.is_none() && options.paths.is_some() {
+    if goal != Goal::Wrap && options.site == Site::InPlace && options.paths.is_some() {
         paths = wrapped_in(paths, wrapper.as_ref().map(|found| found.id), diag)?;
     }
     let job = Wrapping {
@@ -108,14 +107,6 @@ fn change(options: &CreateOptions, goal: Goal, diag: &Diag) -> Result<bool, Fail
         diag.warn(&format!("{paths} paths: {changed} {done}, {failed} failed"));
     }
     Ok(failed == 0)
-}
-
-fn link_dir_exists(dir: &Path) -> Result<(), Failure> {
-    let opened = std::fs::canonicalize(dir).and_then(|dir| Directory::open(&dir));
-    opened.map(drop).map_err(|error| {
-        let text = format!("--link-dir {}: {}", dir.display(), reason(&error));
-        Failure::new(Kind::Refused, text)
-    })
 }
 
 /// Does the job for each path; how many were changed, or would be, and how many failed.

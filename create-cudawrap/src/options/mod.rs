@@ -9,6 +9,7 @@ use std::path::PathBuf;
 use getgpu_model::Verbosity;
 
 use crate::plan::Goal;
+use crate::site::Site;
 pub use parse::parse;
 pub use table::{PROGRAM, command};
 
@@ -30,7 +31,8 @@ pub struct CreateOptions {
     pub task: WrapTask,
     /// With which paths; none: all that are noted.
     pub paths: Option<Vec<PathBuf>>,
-    pub link_dir: Option<PathBuf>,
+    /// Where the link to cudawrap is, or goes.
+    pub site: Site,
     pub dry_run: bool,
     pub force: bool,
     pub wrapper: Option<PathBuf>,

@@ -10,6 +10,7 @@ use getgpu_model::{Failure, Kind};
 use super::table::{CreateArguments, Doing, GUIDE, PROGRAM, command};
 use super::{CreateOptions, Parsed, WrapTask};
 use crate::plan::Goal;
+use crate::site::Site;
 
 /// Reads the command line (without the program's name).
 pub fn parse(args: impl IntoIterator<Item = OsString>) -> Result<Parsed, Failure> {
@@ -37,7 +38,10 @@ fn checked(typed: CreateArguments) -> Result<CreateOptions, Failure> {
     Ok(CreateOptions {
         task,
         paths: (!all).then_some(typed.paths),
-        link_dir: typed.how.link_dir,
+        site: typed
+            .how
+            .link_dir
+            .map_or(Site::InPlace, |dir| Site::Beside(dir.into())),
         dry_run: typed.how.dry_run,
         force: typed.how.force,
         wrapper: typed.how.wrapper,
