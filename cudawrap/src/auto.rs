@@ -2,7 +2,7 @@
 //! which chooses and leases as for a linked program, and hands the lease's descriptors to
 //! it. So the program has no part in it but to keep them.
 
-use std::ffi::OsString;
+use std::ffi::{OsStr, OsString};
 use std::os::fd::{OwnedFd, RawFd};
 use std::path::Path;
 use std::time::Duration;
@@ -17,13 +17,30 @@ use getgpu_settings::{Environment, Loaded, Settings, Source};
 use crate::call::Lessee;
 use crate::handover::LaunchSpec;
 use crate::lease::Lease;
-use crate::linked;
-use crate::ranks::apply_rank;
+use crate::ranks;
+use crate::{linked, mps};
 
 /// What the choice takes beside NVML's own time.
 const SELECTION_TIMEOUT: Duration = Duration::from_secs(3);
-/// What an MPS daemon may take to start.
-const MPS: Duration = Duration::from_secs(45);
+
+/// How many threads the program has at its first CUDA call.
+#[derive(Clone, Copy)]
+enum ProgramThreads {
+    /// The library may set any variable in it.
+    One,
+    /// Another thread may be reading the environment.
+    Many,
+}
+
+impl ProgramThreads {
+    fn of_word(word: &OsStr) -> Self {
+        if word == getgpu_auto::MANY {
+            Self::Many
+        } else {
+            Self::One
+        }
+    }
+}
 
 /// Runs with the words behind [`getgpu_auto::LEASE_WORKER_OPTION`]; standard input is the socket to
 /// the program.
@@ -36,7 +53,7 @@ pub fn main(words: &[OsString]) -> i32 {
         Some((
             pid.to_str()?.parse().ok()?,
             Path::new(program),
-            threads == getgpu_auto::MANY,
+            ProgramThreads::of_word(threads),
             fdinfo::from_word(locks.to_str()?),
         ))
     })();
@@ -69,39 +86,36 @@ pub fn main(words: &[OsString]) -> i32 {
 fn device(
     socket: &OwnedFd,
     lessee: Lessee<'_>,
-    threads: bool,
+    threads: ProgramThreads,
     locks: &[OwnLock],
     diag: &Diag,
 ) -> Result<LaunchSpec, Failure> {
     let environment = Environment::of_process();
-    let settings = in_force(linked::settings(&environment, lessee.program, diag)?);
-    let mps = settings.mps;
-    let settings = Settings {
-        mps: mps && !threads,
-        ..settings
+    let mut settings = in_force(linked::settings(&environment, lessee.program, diag)?);
+    let unset = match threads {
+        ProgramThreads::Many => mps::switch_off(&mut settings),
+        ProgramThreads::One => None,
     };
     let _ = getgpu_auto::send(socket, &Message::Limit(limit(&settings)), &[]);
     if already_leased(&settings, &environment, locks, diag)? {
         return Ok(LaunchSpec::unchanged());
     }
     let ready = linked::ready(&settings, &environment, lessee, diag);
-    let rank = apply_rank::of_process().unwrap_or_default();
-    let is_rank = rank.is_some_and(|rank| rank.has_siblings());
     let ready = ready.map_err(|failure| match failure.kind {
-        Kind::NoneFree if !is_rank => failure
+        Kind::NoneFree if !ranks::is_one_of_several() => failure
             .hint("getgpu --list shows who holds what; with CUDAWRAP_WAIT=10m a program waits"),
         _ => failure,
     })?;
-    Ok(if threads {
-        visible_only(ready, mps, diag)
-    } else {
-        ready
+    Ok(match threads {
+        ProgramThreads::Many => visible_only(ready, unset, diag),
+        ProgramThreads::One => ready,
     })
 }
 
 /// What may be set in a program with several threads, of which another one may be reading
-/// the environment: CUDA_VISIBLE_DEVICES. A line names what else the program should have.
-fn visible_only(mut ready: LaunchSpec, mps: bool, diag: &Diag) -> LaunchSpec {
+/// the environment: CUDA_VISIBLE_DEVICES. A line names what else the program should have, with
+/// what was left out before (`unset`) if it has a share.
+fn visible_only(mut ready: LaunchSpec, unset: Option<&str>, diag: &Diag) -> LaunchSpec {
     let part = ready.lease.as_ref().map_or(1.0, |lease| lease.part);
     let others = ready
         .variables
@@ -110,9 +124,7 @@ fn visible_only(mut ready: LaunchSpec, mps: bool, diag: &Diag) -> LaunchSpec {
         .filter(|(name, value)| std::env::var_os(name).is_none_or(|set| set != **value))
         .map(|(name, value)| format!("{name}={value}"))
         .collect();
-    if mps && part < 1.0 {
-        missing.push("the variables of MPS".to_owned());
-    }
+    missing.extend(unset.filter(|_| part < 1.0).map(str::to_owned));
     if !missing.is_empty() {
         diag.warn(&format!(
             "{}: not set: this program has several threads at its first CUDA call",
@@ -138,8 +150,7 @@ fn in_force(loaded: Loaded) -> Settings {
 
 /// How long the whole of it may take; none: any time.
 fn limit(settings: &Settings) -> Option<Duration> {
-    let daemon = if settings.mps { MPS } else { Duration::ZERO };
-    let once = settings.nvml_timeout + SELECTION_TIMEOUT + daemon;
+    let once = settings.nvml_timeout + SELECTION_TIMEOUT + mps::start_limit(settings);
     let wait = settings.longest_wait().0;
     wait.map(|time| time.saturating_add(once))
 }

@@ -5,6 +5,7 @@
 use std::path::Path;
 use std::time::Instant;
 
+use getgpu_cli::Overrides;
 use getgpu_lock::LockFile;
 use getgpu_model::Diag;
 use getgpu_settings::{Environment, Settings};
@@ -17,8 +18,8 @@ pub enum Origin {
     /// By a link to it, whose user may not know of cudawrap: where a device is named, the
     /// program runs with or without a lease.
     Link,
-    /// By its own name. `mps`, `wait`: the option was typed, rather than set by the site.
-    OwnName { mps: bool, wait: bool },
+    /// By its own name.
+    OwnName,
 }
 
 /// The program that a lease is for.
@@ -51,6 +52,8 @@ pub struct CudawrapCall<'a> {
     pub rank: Option<&'a Rank>,
     pub diag: &'a Diag,
     pub origin: Origin,
+    /// The options that were typed; none under a link, where every word is the program's.
+    pub typed: Option<&'a Overrides>,
     /// The name under which the lease is shown.
     pub tag: Option<String>,
     /// When we began to look for a device.
@@ -58,11 +61,19 @@ pub struct CudawrapCall<'a> {
 }
 
 impl CudawrapCall<'_> {
-    /// How to wait, for a hint: the words after a link's name belong to its program.
-    pub const fn how_to_wait(&self) -> &'static str {
+    /// Whether the option of this setting was typed, and is no wish of the site's.
+    pub fn is_typed(&self, setting: &str) -> bool {
+        let typed = self.typed.and_then(|typed| typed.first_of(&[setting]));
+        typed.is_some()
+    }
+
+    /// How to wait, for a hint: the words after a link's name belong to its program, and one
+    /// of several ranks does not wait.
+    pub fn how_to_wait(&self) -> &'static str {
         match self.origin {
+            _ if self.rank.is_some_and(Rank::has_siblings) => "getgpu --list shows who holds what",
             Origin::Link => "with CUDAWRAP_WAIT=10m a program waits",
-            Origin::OwnName { .. } => "--wait joins the queue",
+            Origin::OwnName => "--wait joins the queue",
         }
     }
 }

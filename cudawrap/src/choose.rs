@@ -2,25 +2,35 @@
 //! that the grant names, if it names as many as are wanted. The helper asks NVML; it
 //! exits before a claim is confirmed.
 
-use getgpu_ask::{Look, Node};
+use getgpu_ask::Node;
 use getgpu_choose::{Chooser, Claimed, Decision, Observer, Picked, Request, Selected, Selection};
 use getgpu_lock::Side;
 use getgpu_model::{
-    CpuSet, Device, Failure, Inventory, Kind, Share, Uuid, Visible, usable_together,
+    Detail, Device, Failure, Inventory, Kind, Share, Uuid, Visible, usable_together,
 };
 use getgpu_settings::RunOrFail;
 
+use crate::bind::CpuNeighbours;
 use crate::call::CudawrapCall;
-use crate::helper;
-use crate::ranks::waiting::{self, Granted};
-use crate::ranks::{Rank, apply_rank};
+use crate::ranks::{Rank, apply_rank, waiting};
+use crate::{helper, visible};
 
-/// What a choice turned out to be.
-pub enum Choice {
-    /// Free devices.
-    Free(Claimed, Request),
-    /// The grant names just these devices: there is nothing to choose.
-    Only(Vec<Device>, Request),
+/// The devices for a program, and what was found out on the way to them.
+pub struct Choice {
+    pub devices: Devices,
+    pub request: Request,
+    /// The devices that the program is to see behind its own, if it is to see more than that.
+    pub others: Vec<Uuid>,
+    /// Among which the CPUs near its devices are divided.
+    pub neighbours: CpuNeighbours,
+}
+
+/// Which devices a program is to have.
+pub enum Devices {
+    /// Free ones, claimed.
+    Free(Claimed),
+    /// Just those that the grant names: there was nothing to choose.
+    Named(Vec<Device>),
 }
 
 /// The devices that a program is to have that was started by cudawrap's own name.
@@ -92,7 +102,8 @@ fn unresolved(
 /// known of it.
 fn by_uuid(call: &CudawrapCall<'_>, request: &Request) -> Option<Device> {
     let share = call.settings.share;
-    let sized = share.is_some_and(|share| share.needs_memory() || call.settings.mps);
+    let is_sized = request.least_detail >= Detail::Size;
+    let sized = share.is_some_and(|share| share.needs_memory() || is_sized);
     let uuid = request.grant.visible.single_uuid();
     // A batch system that binds tasks names one device to all of them: only NVML tells
     // which of them this task may open.
@@ -104,7 +115,16 @@ fn by_uuid(call: &CudawrapCall<'_>, request: &Request) -> Option<Device> {
 fn only(call: &CudawrapCall<'_>, device: Device, mut request: Request) -> Result<Choice, Failure> {
     apply_rank::share_single_device(call, &mut request, &device)?;
     tell_of_excluded(call, &request, &device);
-    Ok(Choice::Only(vec![device], request))
+    Ok(Choice {
+        devices: Devices::Named(vec![device]),
+        request,
+        others: Vec::new(),
+        neighbours: cpu_neighbours(call),
+    })
+}
+
+fn cpu_neighbours(call: &CudawrapCall<'_>) -> CpuNeighbours {
+    call.rank.map(Rank::cpu_neighbours).unwrap_or_default()
 }
 
 /// Says that a device is excluded which a batch system granted alone; one rank speaks for
@@ -120,8 +140,10 @@ fn tell_of_excluded(call: &CudawrapCall<'_>, request: &Request, device: &Device)
 /// grant, if it has as many as are wanted.
 pub fn free(call: &CudawrapCall<'_>, mut request: Request) -> Result<Choice, Failure> {
     let mut node = helper::node(call.settings);
+    let mut neighbours = cpu_neighbours(call);
+    let mut others = Vec::new();
     let selected = node.ask(|node| {
-        place(call, node, &mut request)?;
+        others = place(call, node, &mut request, &mut neighbours)?;
         let known = node.known();
         request.cover = request.owned(call.lock_file, known.as_deref()).cover();
         let grant = request.filter.grant.as_ref();
@@ -144,7 +166,7 @@ pub fn free(call: &CudawrapCall<'_>, mut request: Request) -> Result<Choice, Fai
             })
             .map(Some)
     })?;
-    let claimed = match selected {
+    let devices = match selected {
         None => {
             let inventory = node.known().unwrap_or_default();
             let devices = granted(&request, &inventory);
@@ -153,19 +175,24 @@ pub fn free(call: &CudawrapCall<'_>, mut request: Request) -> Result<Choice, Fai
             if let [only] = devices.as_slice() {
                 tell_of_excluded(call, &request, only);
             }
-            return Ok(Choice::Only(devices, request));
+            Devices::Named(devices)
         }
-        Some(Selected::Claimed(claimed)) => claimed,
-        Some(Selected::Queue(queueing)) => queueing.wait(
+        Some(Selected::Claimed(claimed)) => Devices::Free(claimed),
+        Some(Selected::Queue(queueing)) => Devices::Free(queueing.wait(
             call.lock_file,
             Side::Lease,
             &mut request,
             &mut node,
             call.environment,
             call.diag,
-        )?,
+        )?),
     };
-    Ok(Choice::Free(claimed, request))
+    Ok(Choice {
+        devices,
+        request,
+        others,
+        neighbours,
+    })
 }
 
 /// Whether a task may open the devices that a batch system has named to it. Others are
@@ -194,35 +221,41 @@ fn granted(request: &Request, inventory: &Inventory) -> Vec<Device> {
     granted.cloned().collect()
 }
 
-/// Puts a grant, and for ranks the devices that they choose from, into the request,
-/// with the CPUs near them.
+/// Puts a grant, and for ranks the devices that they choose from, into the request, with the
+/// CPUs near them. The devices that the program is to see behind its own.
 fn place(
     call: &CudawrapCall<'_>,
     node: &mut Node<'_>,
     request: &mut Request,
-) -> Result<(), Failure> {
+    neighbours: &mut CpuNeighbours,
+) -> Result<Vec<Uuid>, Failure> {
     request.resolve_grant(node)?;
     request.grant.tell_correction(call.diag);
-    let ranked = apply_rank::needs_inventory(call);
     if call.settings.bind {
-        // Programs on the other GPUs are near the same CPUs.
-        let everywhere = Look {
-            gpus: Vec::new(),
-            ..request.look()
-        };
-        let inventory =
-            node.note_cpus(everywhere, |device: &Device| request.filter.allows(device))?;
-        request.placement.neighbours = neighbours(request, &inventory);
+        neighbours.note(node, request)?;
     } else if call.rank.is_some() && request.policy.is_none() {
         let inventory = node.inventory(request.look())?;
         let pool = uuids(request.filter.pool(&inventory));
         node.note_cpus(request.look(), |device| pool.contains(&device.uuid))?;
     }
-    if ranked {
-        let inventory = node.inventory(request.look())?;
-        apply_rank::place(call, request, &inventory)?;
+    if call.rank.is_none() && !visible::shows_others(call.settings) {
+        return Ok(Vec::new());
     }
-    Ok(())
+    let inventory = node.inventory(request.look())?;
+    visible::check(call.settings, request)?;
+    let listed = listed(request, &inventory);
+    apply_rank::place(call, request, &inventory, &listed, neighbours)?;
+    let local = call.rank.map_or(0, |rank| rank.local);
+    Ok(visible::others(call.settings, request, listed, local))
+}
+
+/// The devices of the pool, in the order of the grant where there is one.
+fn listed(request: &Request, inventory: &Inventory) -> Vec<Uuid> {
+    let mut pool = uuids(request.filter.pool(inventory));
+    if let Some(grant) = &request.filter.grant {
+        pool.sort_by_key(|uuid| grant.iter().position(|granted| granted == uuid));
+    }
+    pool
 }
 
 /// What the variable of a linked program names.
@@ -253,26 +286,6 @@ fn resolve(call: &CudawrapCall<'_>, mut request: Request) -> Result<Resolved, Fa
             Resolved::Devices(granted(&request, &inventory))
         })
     })
-}
-
-/// The devices whose CPUs are divided among programs, with those CPUs, in the order of
-/// the grant where there is one; none where a job was granted one device.
-fn neighbours(request: &Request, inventory: &Inventory) -> Vec<(Uuid, CpuSet)> {
-    let grant = request.filter.grant.as_ref();
-    if grant.is_some_and(|grant| grant.len() == 1) {
-        return Vec::new();
-    }
-    let allowed = inventory
-        .devices
-        .iter()
-        .filter(|device| request.filter.allows(device));
-    let mut neighbours: Vec<(Uuid, CpuSet)> = allowed
-        .filter_map(|device| Some((device.uuid.clone(), device.cpus.clone()?)))
-        .collect();
-    if let Some(grant) = grant {
-        neighbours.sort_by_key(|(uuid, _)| grant.iter().position(|granted| granted == uuid));
-    }
-    neighbours
 }
 
 /// Sees to it that one program can use all the devices that it gets.
@@ -308,8 +321,8 @@ impl Observer for Together<'_> {
     }
 
     fn hint(&self, queue: bool) -> String {
-        if let Some(rank) = self.call.rank.filter(|rank| rank.has_siblings()) {
-            return waiting::hint(self.call, rank, self.pool, Granted::of(self.request));
+        if let Some(hint) = waiting::hint_for_ranks(self.call, self.pool, self.request) {
+            return hint;
         }
         let wait = self.call.how_to_wait();
         if queue {

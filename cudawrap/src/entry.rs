@@ -6,7 +6,7 @@ use std::ffi::OsString;
 use std::os::unix::fs::MetadataExt;
 use std::time::Duration;
 
-use getgpu_linux::{detached::words_behind, sys};
+use getgpu_linux::sys;
 use getgpu_model::{Diag, Failure, Kind, Verbosity, exit};
 
 use crate::launch::fail;
@@ -27,8 +27,8 @@ pub fn run() -> i32 {
         return fail(&diag, &failure.hint("chmod u-s,g-s on the file cudawrap"));
     }
     let arguments: Vec<OsString> = std::env::args_os().collect();
-    if let Some(words) = words_behind(mps::start::OPTION, &arguments) {
-        return mps::supervisor::main(&words);
+    if let Some(status) = mps::keep_daemon(&arguments) {
+        return status;
     }
     let path = std::env::var_os("PATH");
     let mut story = linked::LinkedProgram::default();

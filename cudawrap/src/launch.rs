@@ -44,7 +44,7 @@ pub fn launch(call: &CudawrapCall<'_>, leased: Leased) -> Result<LaunchSpec, Fai
         spec.variables.extend(for_frameworks(lease, call.settings));
     }
     mps::join(call, &mut spec, &leased.devices)?;
-    bind::join(call, &mut spec, &leased.devices, &leased.request);
+    bind::join(call, &mut spec, &leased.devices, &leased.neighbours);
     Ok(spec)
 }
 

@@ -7,18 +7,20 @@ use getgpu_lock::OfdLock;
 use getgpu_model::{Device, Failure, Uuid};
 use getgpu_settings::{RunOrFail, Wait};
 
+use crate::bind::CpuNeighbours;
 use crate::call::{CudawrapCall, Origin};
-use crate::choose::{Choice, uuids};
+use crate::choose::{Choice, Devices, uuids};
 use crate::granted::{self, Named};
 use crate::granted_wait::WantedDevices;
 use crate::lease::Lease;
 use crate::others;
-use crate::ranks::{Rank, apply_rank};
+use crate::visible;
 
 /// What a choice has become.
 pub struct Leased {
     pub devices: Vec<Device>,
-    pub request: Request,
+    /// Among which the CPUs near them are divided.
+    pub neighbours: CpuNeighbours,
     /// None: a linked program runs on the devices without one.
     pub lease: Option<Lease>,
     /// What CUDA_VISIBLE_DEVICES is to name; none: it stays as it is.
@@ -32,34 +34,40 @@ pub struct Leased {
 /// Another program has a device that is named, or the reservation that a device was chosen
 /// from has ended.
 pub fn lease(call: &CudawrapCall<'_>, choice: Choice) -> Result<Leased, Failure> {
-    match choice {
-        Choice::Free(claimed, request) => {
+    let Choice {
+        devices,
+        mut request,
+        others,
+        neighbours,
+    } = choice;
+    match devices {
+        Devices::Free(claimed) => {
             let picked = claimed.picked.into_iter();
             let (devices, claims): (Vec<_>, _) = picked.map(|p| (p.device, p.claim)).unzip();
             let lease = Lease::confirm(call, &request, claims, &[])?;
             drop(claimed.guard);
             Ok(Leased {
-                shown: apply_rank::shown(uuids(&devices), &request, call.settings),
+                shown: visible::shown(uuids(&devices), &others, &request, call.settings),
                 devices,
                 lease: Some(lease),
-                request,
+                neighbours,
             })
         }
-        Choice::Only(devices, mut request) => {
+        Devices::Named(devices) => {
             let by_gpu = request.grant.visible.may_name_gpu()
                 && devices.iter().any(|device| device.slot.is_some());
             let named = request.grant.is_named_by_variable() && !by_gpu;
             let stays = call.origin == Origin::Link && named;
-            let shown = apply_rank::shown(uuids(&devices), &request, call.settings);
+            let shown = visible::shown(uuids(&devices), &others, &request, call.settings);
             let shown = shown.filter(|_| !stays);
             let named = match call.origin {
                 Origin::Link => granted::lease(call, &mut request, &devices)?,
-                Origin::OwnName { .. } => lease_in_turn(call, &devices, &request)?,
+                Origin::OwnName => lease_in_turn(call, &devices, &request)?,
             };
             Ok(Leased {
                 lease: lease_or_run(call, named, &request, shown.is_some())?,
                 devices,
-                request,
+                neighbours,
                 shown,
             })
         }
@@ -134,12 +142,7 @@ fn yield_to_queue(
         queue::stalled_head::ALONE,
     )?;
     if left_alone.is_empty() {
-        let is_rank = wanted.call.rank.is_some_and(Rank::has_siblings);
-        return Err(queue::taken_by(ahead).hint(if is_rank {
-            "getgpu --list shows who holds what"
-        } else {
-            wanted.call.how_to_wait()
-        }));
+        return Err(queue::taken_by(ahead).hint(wanted.call.how_to_wait()));
     }
     Ok(())
 }

@@ -121,6 +121,7 @@ fn with_device(
         rank: rank.as_ref(),
         diag,
         origin: Origin::Link,
+        typed: None,
         tag: lease_tag::own()?,
         began,
     };

@@ -26,6 +26,7 @@ mod named;
 mod options;
 mod others;
 mod ranks;
+mod visible;
 
 #[cfg(not(test))]
 use getgpu_linux::startup;

@@ -89,10 +89,8 @@ fn prepare(options: &CudawrapOptions, program: &Path, diag: &Diag) -> Result<Lau
         lessee: Lessee::to_be(program),
         rank: rank.as_ref(),
         diag,
-        origin: Origin::OwnName {
-            mps: options.typed.running.mps,
-            wait: options.choices.first_of(&["wait"]).is_some(),
-        },
+        origin: Origin::OwnName,
+        typed: Some(&options.choices),
         tag: typed.map_or_else(lease_tag::own, |tag| Ok(Some(tag)))?,
         began,
     };

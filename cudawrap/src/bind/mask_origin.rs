@@ -19,12 +19,12 @@ pub enum MaskOrigin {
     Bound,
     /// Something else set it, for this program and perhaps for others on its device.
     Set,
-    /// A launcher set it for this rank alone.
-    OwnOfRank,
+    /// A launcher set it for this program alone.
+    OwnOfProgram,
 }
 
-/// Who set the mask `own`. `ranks`: how many ranks there are on this node.
-pub fn find(root: &Path, own: &CpuSet, ranks: Option<usize>) -> MaskOrigin {
+/// Who set the mask `own`. `programs`: how many a launcher has started on this node.
+pub fn find(root: &Path, own: &CpuSet, programs: Option<usize>) -> MaskOrigin {
     let bound = std::env::var(BOUND)
         .ok()
         .filter(|_| !sys::secure_execution());
@@ -37,23 +37,28 @@ pub fn find(root: &Path, own: &CpuSet, ranks: Option<usize>) -> MaskOrigin {
         own,
         &most.difference(&isolated.unwrap_or_default()),
         bound.as_ref(),
-        ranks,
+        programs,
     )
 }
 
 /// `most`: the CPUs that a process has whose mask was never set. The CPUs of `isolcpus=`
 /// are not among them (Documentation/admin-guide/kernel-parameters.txt).
-fn decide(own: &CpuSet, most: &CpuSet, bound: Option<&CpuSet>, ranks: Option<usize>) -> MaskOrigin {
+fn decide(
+    own: &CpuSet,
+    most: &CpuSet,
+    bound: Option<&CpuSet>,
+    programs: Option<usize>,
+) -> MaskOrigin {
     if bound == Some(own) {
         return MaskOrigin::Bound;
     }
     if most.difference(own).is_empty() {
         return MaskOrigin::Unset;
     }
-    // Masks of this size for all ranks fit beside each other, or some overlap for sure.
-    let fit = ranks.is_some_and(|ranks| ranks.saturating_mul(own.count()) <= most.count());
+    // Masks of this size for all programs fit beside each other, or some overlap for sure.
+    let fit = programs.is_some_and(|programs| programs.saturating_mul(own.count()) <= most.count());
     if fit {
-        MaskOrigin::OwnOfRank
+        MaskOrigin::OwnOfProgram
     } else {
         MaskOrigin::Set
     }
@@ -63,30 +68,30 @@ fn decide(own: &CpuSet, most: &CpuSet, bound: Option<&CpuSet>, ranks: Option<usi
 mod tests {
     use super::*;
 
-    fn of(own: &str, most: &str, bound: Option<&str>, ranks: Option<usize>) -> MaskOrigin {
+    fn of(own: &str, most: &str, bound: Option<&str>, programs: Option<usize>) -> MaskOrigin {
         let set = |list: &str| list.parse::<CpuSet>().unwrap();
-        decide(&set(own), &set(most), bound.map(set).as_ref(), ranks)
+        decide(&set(own), &set(most), bound.map(set).as_ref(), programs)
     }
 
     #[test]
     fn a_mask_says_who_has_set_it() {
-        use MaskOrigin::{Bound, OwnOfRank, Set, Unset};
+        use MaskOrigin::{Bound, OwnOfProgram, Set, Unset};
         #[rustfmt::skip]
         let cases = [
             // All CPUs, those of a cpuset, and more than there are at first.
             ("0-15", "0-15", None, Some(4), Unset), ("4-7", "4-7", None, None, Unset),
             ("0-15", "0-13", None, None, Unset),
-            // A rank's own, where those of all ranks fit; a socket and taskset.
-            ("0-3", "0-15", None, Some(4), OwnOfRank), ("0", "0-15", None, Some(16), OwnOfRank),
+            // A program's own, where those of all fit; a socket and taskset.
+            ("0-3", "0-15", None, Some(4), OwnOfProgram), ("0", "0-15", None, Some(16), OwnOfProgram),
             ("0-3", "0-15", None, Some(5), Set), ("0-7", "0-15", None, Some(4), Set),
             ("0-3", "0-15", None, None, Set),
             // One of cudawrap's is no user's.
             ("0-3", "0-15", Some("0-3"), None, Bound), ("0-3", "0-15", Some("0-3"), Some(4), Bound),
             ("0-1", "0-15", Some("0-3"), None, Set), ("0-15", "0-15", Some("0-3"), None, Unset),
         ];
-        for (own, most, bound, ranks, origin) in cases {
-            let what = format!("{own} {most} {bound:?} {ranks:?}");
-            assert_eq!(of(own, most, bound, ranks), origin, "{what}");
+        for (own, most, bound, programs, origin) in cases {
+            let what = format!("{own} {most} {bound:?} {programs:?}");
+            assert_eq!(of(own, most, bound, programs), origin, "{what}");
         }
     }
 }

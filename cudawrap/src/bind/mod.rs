@@ -14,8 +14,9 @@ mod topology;
 
 use std::path::Path;
 
+use getgpu_ask::{Look, Node};
 use getgpu_choose::Request;
-use getgpu_model::{CpuSet, Device, Units, Uuid, cpus::mask, reason};
+use getgpu_model::{CpuSet, Device, Failure, Units, Uuid, cpus::mask, reason};
 use getgpu_settings::Settings;
 
 use crate::call::CudawrapCall;
@@ -27,45 +28,83 @@ use mask_origin::MaskOrigin;
 /// Where the kernel tells about CPUs (Documentation/admin-guide/cputopology.rst).
 const CPUS: &str = "/sys/devices/system/cpu";
 
+/// The programs and devices that the CPUs near a device are divided among.
+#[derive(Clone, Debug, Default)]
+pub struct CpuNeighbours {
+    /// The devices that programs may run on, each with the CPUs near it: those of a grant of
+    /// several, else those that are allowed; none where a job was granted one device.
+    pub devices: Vec<(Uuid, CpuSet)>,
+    /// How many programs one launcher has started on this node, this one among them.
+    pub programs: Option<usize>,
+    /// That launcher has more than one device for them.
+    pub has_several_devices: bool,
+    /// The place among the devices of the one that this program was to have.
+    pub seat: Option<usize>,
+}
+
+impl CpuNeighbours {
+    /// Finds the devices and the CPUs near them, in the order of the grant where there is one.
+    ///
+    /// # Errors
+    ///
+    /// NVML does not list the node.
+    pub fn note(&mut self, node: &mut Node<'_>, request: &Request) -> Result<(), Failure> {
+        // Programs on the other GPUs are near the same CPUs.
+        let everywhere = Look {
+            gpus: Vec::new(),
+            ..request.look()
+        };
+        let inventory =
+            node.note_cpus(everywhere, |device: &Device| request.filter.allows(device))?;
+        let grant = request.filter.grant.as_ref();
+        if grant.is_some_and(|grant| grant.len() == 1) {
+            return Ok(());
+        }
+        let devices = inventory.devices.iter();
+        let allowed = devices.filter(|device| request.filter.allows(device));
+        self.devices = allowed
+            .filter_map(|device| Some((device.uuid.clone(), device.cpus.clone()?)))
+            .collect();
+        if let Some(grant) = grant {
+            let place = |uuid: &Uuid| grant.iter().position(|granted| granted == uuid);
+            self.devices.sort_by_key(|(uuid, _)| place(uuid));
+        }
+        Ok(())
+    }
+
+    /// Leaves out all devices but these.
+    pub fn keep_only(&mut self, devices: &[Uuid]) {
+        self.devices.retain(|(uuid, _)| devices.contains(uuid));
+    }
+
+    /// The devices, where each program has one, with the device that this one has in the
+    /// end in its place: others may have taken the one that it was to have.
+    fn seated(&self, own: &Uuid) -> Vec<(Uuid, CpuSet)> {
+        let mut devices = self.devices.clone();
+        let each_has_one = self.programs == Some(devices.len());
+        if let Some(seat) = self.seat.filter(|_| each_has_one) {
+            match devices.iter().position(|(uuid, _)| uuid == own) {
+                Some(known) => devices.swap(known, seat),
+                None => devices[seat].0 = own.clone(),
+            }
+        }
+        devices
+    }
+}
+
 /// The other programs that the CPUs are divided among.
 struct Around<'a> {
     call: &'a CudawrapCall<'a>,
-    /// By which the device was chosen.
-    request: &'a Request,
+    neighbours: &'a CpuNeighbours,
 }
 
 impl Around<'_> {
-    /// How many ranks there are on this node.
-    fn ranks(&self) -> Option<usize> {
-        self.call.rank.and_then(|rank| rank.size)
-    }
-
     /// A batch job has its mask of CPUs to itself where it was granted one device, and not
     /// one for each of several tasks.
     fn is_job_of_one_device(&self) -> bool {
-        let rank = self.call.rank;
-        let several = rank.is_some_and(|rank| rank.devices.is_some_and(|devices| devices > 1));
-        self.call.environment.batch_job && self.request.placement.neighbours.is_empty() && !several
-    }
-
-    /// The neighbours, where each rank has one, with the device that this rank has in the
-    /// end in its place: others may have taken the one that it was to have.
-    fn seated(&self, own: &Uuid) -> Vec<(Uuid, CpuSet)> {
-        let mut neighbours = self.request.placement.neighbours.clone();
-        let each_has_one = self.ranks() == Some(neighbours.len());
-        let nearest = self
-            .request
-            .placement
-            .nearest
-            .as_ref()
-            .filter(|_| each_has_one);
-        if let Some(block) = nearest.and_then(|nearest| nearest.block) {
-            match neighbours.iter().position(|(uuid, _)| uuid == own) {
-                Some(known) => neighbours.swap(known, block),
-                None => neighbours[block].0 = own.clone(),
-            }
-        }
-        neighbours
+        let has_several =
+            !self.neighbours.devices.is_empty() || self.neighbours.has_several_devices;
+        self.call.environment.batch_job && !has_several
     }
 }
 
@@ -75,13 +114,13 @@ pub fn join(
     call: &CudawrapCall<'_>,
     ready: &mut LaunchSpec,
     devices: &[Device],
-    request: &Request,
+    neighbours: &CpuNeighbours,
 ) {
     let diag = call.diag;
     let Some(lease) = ready.lease.as_ref().filter(|_| call.settings.bind) else {
         return;
     };
-    match bind(lease, devices, &Around { call, request }) {
+    match bind(lease, devices, &Around { call, neighbours }) {
         Ok(CpuPart { cpus, alone }) => {
             let cores = topology::cores(Path::new(CPUS), &cpus).len();
             diag.note(&format!(
@@ -105,7 +144,7 @@ fn bind(lease: &Lease, devices: &[Device], around: &Around<'_>) -> Result<CpuPar
     let mask = mask::of_process(0)
         .map_err(|error| format!("the CPU mask cannot be read: {}", reason(&error)))?;
     let root = Path::new(CPUS);
-    let origin = mask_origin::find(root, &mask, around.ranks());
+    let origin = mask_origin::find(root, &mask, around.neighbours.programs);
     let (mut ours, mut near) = (CpuSet::default(), CpuSet::default());
     let mut alone = true;
     for device in devices {
@@ -135,7 +174,7 @@ struct CpuPart {
 }
 
 /// The part of `cores` that is the program's own. A mask that was set is not divided among
-/// devices, and a rank's own not among the shares of one either.
+/// devices, and one that was set for this program alone not among shares either.
 fn divide(
     cores: &[CpuSet],
     origin: MaskOrigin,
@@ -145,14 +184,14 @@ fn divide(
 ) -> CpuPart {
     let alone_on_node = around.is_job_of_one_device();
     let (own, alone) = match origin {
-        MaskOrigin::OwnOfRank => {
+        MaskOrigin::OwnOfProgram => {
             let cpus = part::cpus_of(cores, &Units::whole(), &Units::whole());
             return CpuPart { cpus, alone: true };
         }
         MaskOrigin::Set => (cores.to_vec(), alone_on_node),
         MaskOrigin::Unset | MaskOrigin::Bound => {
-            let own = neighbours::divide(cores, device, &around.seated(device));
-            let listed = !around.request.placement.neighbours.is_empty();
+            let own = neighbours::divide(cores, device, &around.neighbours.seated(device));
+            let listed = !around.neighbours.devices.is_empty();
             (own.cores, own.alone && (listed || alone_on_node))
         }
     };

@@ -21,12 +21,12 @@ struct Group<'a> {
 }
 
 impl Group<'_> {
-    /// The first core of the device that comes as number `rank` among those of the group.
-    fn first(&self, rank: usize) -> usize {
-        rank * self.cores.len() / self.devices.len().max(1)
+    /// The first core of the device that comes as number `turn` among those of the group.
+    fn first(&self, turn: usize) -> usize {
+        turn * self.cores.len() / self.devices.len().max(1)
     }
 
-    fn rank(&self, device: usize) -> usize {
+    fn turn(&self, device: usize) -> usize {
         let known = self.devices.iter().position(|other| *other == device);
         known.unwrap_or(0)
     }
@@ -37,8 +37,8 @@ impl Group<'_> {
         if self.cores.len() < self.devices.len() {
             return &[];
         }
-        let rank = self.rank(device);
-        &self.cores[self.first(rank)..self.first(rank + 1)]
+        let turn = self.turn(device);
+        &self.cores[self.first(turn)..self.first(turn + 1)]
     }
 }
 
@@ -64,7 +64,7 @@ pub fn divide(cores: &[CpuSet], own: &Uuid, neighbours: &[(Uuid, CpuSet)]) -> Ow
     // Fewer cores than devices: some have one together.
     let shared = groups
         .first()
-        .map(|group| group.cores[group.first(group.rank(device))].clone());
+        .map(|group| group.cores[group.first(group.turn(device))].clone());
     Own {
         cores: shared.into_iter().collect(),
         alone: false,

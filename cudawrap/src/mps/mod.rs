@@ -10,17 +10,44 @@
 mod client;
 mod daemon;
 mod directory;
-pub mod start;
-pub mod supervisor;
+mod start;
+mod supervisor;
 mod variables;
 
+use std::ffi::OsString;
+use std::time::Duration;
+
 use getgpu_choose::Request;
+use getgpu_linux::detached::words_behind;
 use getgpu_model::{Detail, Device, Failure, Kind};
 use getgpu_settings::Settings;
 
-use crate::call::{CudawrapCall, Origin};
+use crate::call::CudawrapCall;
 use crate::handover::LaunchSpec;
 use crate::helper;
+
+/// What a daemon may take to start, as a program sees it that waits for one.
+const START_LIMIT: Duration = Duration::from_secs(45);
+
+/// Runs as the process that keeps a daemon, if `arguments` say so, and gives its exit status.
+pub fn keep_daemon(arguments: &[OsString]) -> Option<i32> {
+    words_behind(start::OPTION, arguments).map(|words| supervisor::main(&words))
+}
+
+/// How much longer a program may take to start since a daemon has to start first.
+pub const fn start_limit(settings: &Settings) -> Duration {
+    if settings.mps {
+        START_LIMIT
+    } else {
+        Duration::ZERO
+    }
+}
+
+/// Switches it off for a program in which its variables cannot be set any more; what is missing
+/// then, if it was on.
+pub fn switch_off(settings: &mut Settings) -> Option<&'static str> {
+    std::mem::take(&mut settings.mps).then_some("the variables of MPS")
+}
 
 /// `--mps` was typed: refuses before anything is chosen, where it is clear that there
 /// will be no share.
@@ -42,7 +69,7 @@ pub fn join(
 ) -> Result<(), Failure> {
     let (settings, diag) = (call.settings, call.diag);
     // The option has no meaning without a share.
-    let typed = matches!(call.origin, Origin::OwnName { mps: true, .. });
+    let typed = call.is_typed("mps");
     let Some(lease) = ready.lease.as_mut().filter(|_| settings.mps) else {
         return Ok(());
     };

@@ -13,6 +13,8 @@ pub mod waiting;
 
 use getgpu_model::{Failure, Kind};
 
+use crate::bind::CpuNeighbours;
+
 /// One rank of a parallel program on this node.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Rank {
@@ -32,6 +34,21 @@ impl Rank {
     pub fn has_siblings(&self) -> bool {
         self.size.map_or(self.local > 0, |size| size > 1)
     }
+
+    /// What is known of the programs among which CPUs are divided, before their devices are.
+    pub fn cpu_neighbours(&self) -> CpuNeighbours {
+        CpuNeighbours {
+            programs: self.size,
+            has_several_devices: self.devices.is_some_and(|devices| devices > 1),
+            ..CpuNeighbours::default()
+        }
+    }
+}
+
+/// Whether this process is a rank with others beside it, as far as its environment tells.
+pub fn is_one_of_several() -> bool {
+    let rank = apply_rank::of_process().unwrap_or_default();
+    rank.is_some_and(|rank| rank.has_siblings())
 }
 
 /// One way to start ranks: how it is known, and the variables that it sets. An empty name

@@ -38,8 +38,7 @@ pub fn check(
     devices: &[&Device],
     granted: Granted,
 ) -> Result<(), Failure> {
-    let asked = matches!(call.origin, Origin::OwnName { wait: true, .. });
-    if !asked || !rank.has_siblings() {
+    if !call.is_typed("wait") || !rank.has_siblings() {
         return Ok(());
     }
     let ranks = rank.size.unwrap_or(rank.local + 1);
@@ -98,9 +97,16 @@ fn served(rank: &Rank, devices: &[&Device], share: Option<Share>, count: usize) 
     parts * all / devices.len().max(1) / count.max(1)
 }
 
-/// What a person can do for ranks of which one has no device. `pool`: the devices that
-/// there are.
-pub fn hint(call: &CudawrapCall<'_>, rank: &Rank, pool: usize, granted: Granted) -> String {
+/// What a person can do where this process is one of several ranks and finds no device;
+/// none: it is not. `pool`: how many devices there are.
+pub fn hint_for_ranks(call: &CudawrapCall<'_>, pool: usize, request: &Request) -> Option<String> {
+    let rank = call.rank.filter(|rank| rank.has_siblings())?;
+    Some(hint(call, rank, pool, Granted::of(request)))
+}
+
+/// What a person can do for ranks of which one has no device. `pool`: how many devices there
+/// are.
+fn hint(call: &CudawrapCall<'_>, rank: &Rank, pool: usize, granted: Granted) -> String {
     if granted == Granted::Devices {
         let is_asked = call.settings.share.is_some() || call.settings.count > 1;
         return if is_asked {
@@ -111,7 +117,7 @@ pub fn hint(call: &CudawrapCall<'_>, rank: &Rank, pool: usize, granted: Granted)
     }
     let program = match call.origin {
         Origin::Link => program_name(call.lessee.program),
-        Origin::OwnName { .. } => format!("cudawrap -- {}", call.lessee.program.display()),
+        Origin::OwnName => format!("cudawrap -- {}", call.lessee.program.display()),
     };
     let parts = match call.settings.share {
         Some(Share::Fraction { of, parts }) => (parts / of.max(1)).max(1),

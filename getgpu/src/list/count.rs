@@ -46,7 +46,7 @@ fn count(node: &mut Node<'_>, request: &mut Request, lock_file: &LockFile) -> Re
             places => {
                 let usage = node.nvml()?.usage(device, Detail::Uuid)?;
                 match usage.activity {
-                    Activity::Idle if usage.health.is_exclusive() && !request.mps => 1,
+                    Activity::Idle if !request.can_start_beside(&usage.health) => 1,
                     Activity::Idle => places,
                     _ => 0,
                 }
@@ -67,7 +67,7 @@ fn has_room_beside(
     Ok(match node.nvml()?.health(device)? {
         Ok(health) => {
             let is_well = is_owned || health.objection().is_none();
-            is_well && (request.mps || !health.is_exclusive())
+            is_well && request.can_start_beside(&health)
         }
         Err(_) => is_owned,
     })

@@ -219,7 +219,7 @@ impl Chooser<'_, '_> {
             if round.has_seen(*position) || (self.skip)(device) {
                 continue;
             }
-            let nearest = request.placement.nearest.as_ref();
+            let nearest = request.nearest.as_ref();
             left.push(Candidate {
                 device,
                 position: *position,
@@ -348,7 +348,7 @@ impl Chooser<'_, '_> {
             Err(silent) => return Ok(Some(Rejected::Unknown(silent.message))),
         };
         let sick = health.objection().filter(|_| !is_owned);
-        let is_full = health.is_exclusive() && !self.request.mps;
+        let is_full = !self.request.can_start_beside(&health);
         Ok(sick
             .map(Ailment::text)
             .or(is_full.then_some(ONE_PROGRAM))

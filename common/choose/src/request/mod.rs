@@ -10,7 +10,7 @@ use getgpu_ask::{Look, Node};
 use getgpu_linux::procfs::namespaces;
 use getgpu_lock::{Level, LockFile, layout};
 use getgpu_model::{
-    CpuSet, Detail, Device, Diag, Failure, Inventory, Kind, Nearest, UNITS, Units, Uuid, Visible,
+    Detail, Device, Diag, Failure, Health, Inventory, Kind, Nearest, UNITS, Units, Uuid, Visible,
 };
 use getgpu_settings::{DeviceList, Environment, Policy, Settings, allowed};
 use grant::Grant;
@@ -31,39 +31,25 @@ pub struct Request {
     /// What this call owns of the grant already, once that is known: then devices are
     /// chosen inside it.
     pub cover: Option<Cover>,
-    /// Where the program is placed among the ranks and devices around it.
-    pub placement: Placement,
+    /// Which of the free devices is the best one, by where they are; none: any.
+    pub nearest: Option<Nearest>,
     /// For which user: our own, or the one for whom root reserves.
     pub user: u32,
     /// The process that asks for a lease, and not for a reservation that its programs
     /// share: what it owns is divided among such leases, also where it wants all of it.
     pub lease_of: Option<i32>,
-    /// A device's memory is wanted although it decides nothing: an MPS client is told its
-    /// part of it.
-    pub memory: bool,
-    /// The program is a client of an MPS daemon, which is the one program of its device.
-    pub mps: bool,
+    /// How much is to be known of each device at least, although it decides nothing: an MPS
+    /// client is told its part of the memory.
+    pub least_detail: Detail,
     /// What is kept for a waiter may be taken: it is kept for this one, or the device is
     /// named, or that waiter is not given way to.
     pub takes_kept: bool,
+    /// The program is a client of an MPS daemon, which is the one program of its device.
+    mps: bool,
     /// A batch system granted the devices.
     granted_by_batch: bool,
     /// The most devices that this user may have at a time.
     cap: Option<u32>,
-}
-
-/// Where a program is placed among the ranks of a parallel program and the devices around
-/// it, once these are known.
-#[derive(Clone, Debug, Default)]
-pub struct Placement {
-    /// Where a rank of a parallel program is best placed; none: anywhere.
-    pub nearest: Option<Nearest>,
-    /// All devices that the program is to see behind its own, where it is to see more
-    /// than that.
-    pub others: Vec<Uuid>,
-    /// The devices that programs may run on, each with the CPUs near it, where a program
-    /// is to be bound: those of a grant of several, else those that are allowed.
-    pub neighbours: Vec<(Uuid, CpuSet)>,
 }
 
 impl Request {
@@ -118,9 +104,13 @@ impl Request {
             policy: settings.policy,
             cover: None,
             // What ranks share is known only when they have been counted.
-            memory: settings.mps && (settings.share.is_some() || settings.share_auto),
+            least_detail: if settings.mps && (settings.share.is_some() || settings.share_auto) {
+                Detail::Size
+            } else {
+                Detail::Place
+            },
             mps: settings.mps,
-            placement: Placement::default(),
+            nearest: None,
             user: nix::unistd::geteuid().as_raw(),
             lease_of: None,
             takes_kept: false,
@@ -144,7 +134,7 @@ impl Request {
     /// nothing to count first.
     pub(crate) fn can_pick_randomly(&self) -> bool {
         let random = self.policy.is_none_or(|policy| policy == Policy::Random);
-        let anywhere = random && self.placement.nearest.is_none();
+        let anywhere = random && self.nearest.is_none();
         self.filter.is_open()
             && self.count == 1
             && anywhere
@@ -155,10 +145,10 @@ impl Request {
     /// How much has to be known of the node: of several devices also whether a program
     /// can use them together.
     pub(crate) fn detail(&self) -> Detail {
-        if self.count > 1 || self.memory {
+        if self.count > 1 {
             Detail::Size
         } else {
-            self.filter.detail()
+            self.filter.detail().max(self.least_detail)
         }
     }
 
@@ -185,6 +175,12 @@ impl Request {
             .map_or(Level::Outer, |cover| Level::Inner {
                 reserved: cover.is_reservation(),
             })
+    }
+
+    /// Whether the program can start on a device in this state on which another program runs: in
+    /// compute mode Exclusive_Process only as a client of the same MPS daemon.
+    pub fn can_start_beside(&self, health: &Health) -> bool {
+        self.mps || !health.is_exclusive()
     }
 
     /// What of a device this call may take, which is what it owns there already, else all of
@@ -384,6 +380,7 @@ fn filter(settings: &Settings, allowed: Option<DeviceList>) -> Filter {
         places: settings.places.clone(),
     }
 }
+
 fn sorted(mut names: Vec<String>) -> String {
     names.sort_unstable();
     names.join(",")

@@ -1,0 +1,66 @@
+//! `--visible`: what a program sees of the devices that it could choose from: its own, its own
+//! before the others, or all of them as they are listed.
+
+use getgpu_choose::Request;
+use getgpu_model::{Failure, Kind, Uuid};
+use getgpu_settings::{Settings, Shown};
+
+/// Whether the program is to see more than its own device, so that the others have to be known
+/// before one is chosen.
+pub fn shows_others(settings: &Settings) -> bool {
+    settings.visible != Shown::One
+}
+
+/// # Errors
+///
+/// More than one device is wanted by a program that is to see others too.
+pub fn check(settings: &Settings, request: &Request) -> Result<(), Failure> {
+    if shows_others(settings) && request.count > 1 {
+        let text = format!(
+            "--count {}: --visible first and all are for programs with one device",
+            request.count
+        );
+        return Err(Failure::new(Kind::Usage, text));
+    }
+    Ok(())
+}
+
+/// The devices that the program is to see behind its own, of those `listed`. A program that
+/// sees all as they are listed uses the one at its own number `local`, so only that is chosen.
+pub fn others(
+    settings: &Settings,
+    request: &mut Request,
+    listed: Vec<Uuid>,
+    local: usize,
+) -> Vec<Uuid> {
+    match settings.visible {
+        Shown::One => Vec::new(),
+        Shown::First => listed,
+        Shown::All => {
+            if let Some(own) = listed.get(local % listed.len().max(1)) {
+                request.filter.grant = Some(vec![own.clone()]);
+            }
+            listed
+        }
+    }
+}
+
+/// What CUDA_VISIBLE_DEVICES is to name for a program that has `own`; none: it stays as
+/// it is.
+pub fn shown(
+    own: Vec<Uuid>,
+    others: &[Uuid],
+    request: &Request,
+    settings: &Settings,
+) -> Option<Vec<Uuid>> {
+    match settings.visible {
+        Shown::One => Some(own),
+        Shown::First => {
+            let others = others.iter().filter(|other| !own.contains(other)).cloned();
+            let others: Vec<Uuid> = others.collect();
+            Some(own.into_iter().chain(others).collect())
+        }
+        Shown::All if request.grant.is_named_by_variable() => None,
+        Shown::All => Some(others.to_vec()),
+    }
+}
