@@ -43,7 +43,11 @@ pub fn check(settings: &Settings, findings: &mut Findings) {
         findings.wrong(what, &found, remedy);
         return;
     };
-    match meaning(&String::from_utf8_lossy(&answer), &library, settings.auto) {
+    match meaning(
+        &String::from_utf8_lossy(&answer),
+        &library,
+        settings.auto.gives,
+    ) {
         Ok(found) => findings.fine(what, &found),
         Err(found) => findings.wrong(what, &found, remedy),
     }

@@ -1,4 +1,4 @@
-//! Waiting for processes to be over: by pidfd, or, before Linux 5.3, by looking once a
+//! Waiting for processes to exit: by pidfd, or, before Linux 5.3, by looking once a
 //! second. At most 16 at a time; when all of them have exited a new look finds any others.
 
 use std::os::fd::{AsFd, OwnedFd};
@@ -11,13 +11,13 @@ use rustix::process::{Pid, PidfdFlags, pidfd_open};
 /// Processes that are waited for at once.
 const MOST: usize = 16;
 
-struct WatchedProcess {
+struct AwaitedProcess {
     pid: i32,
     start: u64,
     fd: Option<OwnedFd>,
 }
 
-impl WatchedProcess {
+impl AwaitedProcess {
     /// None if the process has exited already.
     fn new(pid: i32, start: u64) -> Option<Self> {
         let fd = pidfd(pid);
@@ -34,21 +34,21 @@ pub fn pidfd(pid: i32) -> Option<OwnedFd> {
 }
 
 /// A set of processes to wait for.
-pub struct Watch(Vec<WatchedProcess>);
+pub struct ExitWatch(Vec<AwaitedProcess>);
 
-impl Watch {
-    /// Watches these.
+impl ExitWatch {
+    /// Of these, those that still run, 16 at most.
     pub fn new(processes: impl Iterator<Item = (i32, u64)>) -> Self {
         Self(
             processes
-                .filter_map(|(pid, start)| WatchedProcess::new(pid, start))
+                .filter_map(|(pid, start)| AwaitedProcess::new(pid, start))
                 .take(MOST)
                 .collect(),
         )
     }
 
     /// Waits until all have exited, `limit` at most; whether they have.
-    pub fn all_over(&mut self, limit: Option<Duration>) -> bool {
+    pub fn have_exited(&mut self, limit: Option<Duration>) -> bool {
         let deadline = limit.map(|limit| Instant::now() + limit);
         while !self.0.is_empty() {
             if deadline.is_some_and(|deadline| deadline <= Instant::now()) {
@@ -61,7 +61,7 @@ impl Watch {
 
     /// Without a pidfd for each it looks again after a second.
     fn wait(&mut self, deadline: Option<Instant>) {
-        let blind = self.0.iter().any(|watched| watched.fd.is_none());
+        let blind = self.0.iter().any(|process| process.fd.is_none());
         let slice = blind.then(|| Instant::now() + Duration::from_secs(1));
         let until = deadline.into_iter().chain(slice).min();
         let mut fds: Vec<PollFd<'_>> = self
@@ -73,9 +73,9 @@ impl Watch {
         let _ = poll::until(&mut fds, until);
         let ended: Vec<bool> = fds.iter().map(|fd| fd.any().unwrap_or(false)).collect();
         let mut ended = ended.into_iter();
-        self.0.retain(|watched| match watched.fd {
+        self.0.retain(|process| match process.fd {
             Some(_) => !ended.next().unwrap_or(false),
-            None => Stat::runs(watched.pid, watched.start),
+            None => Stat::runs(process.pid, process.start),
         });
     }
 }
@@ -97,10 +97,10 @@ mod tests {
             std::thread::yield_now();
         }
         let all = exited.iter().chain([last]).map(seen);
-        let mut watch = Watch::new(all.map(|stat| (stat.pid, stat.start)));
-        assert!(!watch.all_over(Some(Duration::ZERO)), "one still runs");
+        let mut running = ExitWatch::new(all.map(|stat| (stat.pid, stat.start)));
+        assert!(!running.have_exited(Some(Duration::ZERO)), "one still runs");
         children[MOST].kill().unwrap();
-        assert!(watch.all_over(None));
+        assert!(running.have_exited(None));
         for mut child in children {
             child.wait().unwrap();
         }

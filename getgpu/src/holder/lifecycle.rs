@@ -15,7 +15,7 @@ use getgpu_linux::{
 use getgpu_lock::{HolderArgs, OfdLock, Side, Span, Until, claim::sign, ownership_proof};
 
 use super::backoff;
-use super::exit_watch::Watch;
+use super::exit_watch::ExitWatch;
 use super::held_lock::HeldLock;
 use super::proc_scanner::ProcScanner;
 use super::process_match::{MatchedProcess, key};
@@ -68,7 +68,7 @@ pub fn run(args: &HolderArgs) -> i32 {
         }
         .serve(),
         (Until::Over(process, longest), _) => {
-            Watch::new(std::iter::once((process.pid, process.start))).all_over(*longest);
+            ExitWatch::new(std::iter::once((process.pid, process.start))).have_exited(*longest);
         }
         (Until::Released | Until::Programs { .. }, _) => loop {
             nix::unistd::pause();
@@ -122,17 +122,17 @@ impl Reservation<'_> {
     fn serve(mut self) {
         let mut users = self.wait_for_program();
         while !users.is_empty() {
-            self.watch(&users);
+            self.await_exit(&users);
             users = self.linger();
         }
     }
 
     /// Waits until these have exited. Meanwhile their descendants are noted, which a
     /// program that becomes a daemon leaves behind without a parent that names the device.
-    fn watch(&mut self, users: &[Stat]) {
-        let mut watch = Watch::new(users.iter().map(key));
+    fn await_exit(&mut self, users: &[Stat]) {
+        let mut running = ExitWatch::new(users.iter().map(key));
         let mut pause = FIRST_NOTE;
-        while !watch.all_over(Some(pause)) {
+        while !running.have_exited(Some(pause)) {
             self.scanner.note_descendants();
             pause = (pause * 2).min(LAST_NOTE);
         }

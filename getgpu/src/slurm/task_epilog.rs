@@ -10,7 +10,7 @@ use getgpu_linux::{
 use getgpu_lock::{HOLDER_NAME, HolderProcess};
 
 use super::variable;
-use crate::holder::exit_watch::Watch;
+use crate::holder::exit_watch::ExitWatch;
 
 /// How long that may take.
 const PATIENCE: Duration = Duration::from_secs(1);
@@ -25,7 +25,7 @@ pub fn run() {
     let uid = nix::unistd::geteuid().as_raw();
     let pids = procfs::pids().into_iter();
     let own = pids.filter(|pid| procfs::may_be_of(*pid, uid));
-    Watch::new(own.filter_map(outlives_task)).all_over(Some(PATIENCE));
+    ExitWatch::new(own.filter_map(outlives_task)).have_exited(Some(PATIENCE));
 }
 
 /// A holder whose task has exited, with its start; one that is just exiting shows no words
