@@ -34,7 +34,7 @@ pub fn prepare(
         )
         .hint("install it as lib/getgpu/libcudawrap.so beside cudawrap's bin")
     })?;
-    if loaded.settings.auto == Auto::Off {
+    if loaded.settings.auto.gives == Auto::Off {
         diag.warn("--auto: turned off on this node (auto = \"off\"): the program runs unchanged");
     }
     let library = library.to_string_lossy().into_owned();
@@ -53,7 +53,7 @@ pub fn prepare(
     }
     let tag = options.typed.running.tag.clone();
     variables.extend(tag.map(|tag| (lease_tag::VARIABLE.to_owned(), tag)));
-    if loaded.settings.auto != Auto::Off {
+    if loaded.settings.auto.gives != Auto::Off {
         variables.extend(for_frameworks(&loaded.settings));
     }
     Ok(LaunchSpec {

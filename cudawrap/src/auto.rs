@@ -141,7 +141,7 @@ fn in_force(loaded: Loaded) -> Settings {
         .iter()
         .any(|(key, source)| *key == "wait" && matches!(source, Source::Typed(_)));
     let mut settings = loaded.settings;
-    if let Some(wait) = settings.auto_wait.filter(|_| !waits) {
+    if let Some(wait) = settings.auto.wait.filter(|_| !waits) {
         settings.wait = wait;
     }
     settings.bind = false;

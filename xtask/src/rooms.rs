@@ -53,7 +53,8 @@ const EXTRAS: [Extra; 10] = [
         name: "bind",
         places: &["cudawrap/src/bind/"],
         words: &["bind"],
-        others: &["unixaddr", "bind("],
+        // A socket's address, and how Slurm binds tasks.
+        others: &["unixaddr", "bind(", "gpu-bind"],
     },
     Extra {
         name: "ranks",
@@ -68,6 +69,7 @@ const EXTRAS: [Extra; 10] = [
             "cudawrap/src/auto.rs",
             "cudawrap/src/at_first_call.rs",
             "common/auto/",
+            "common/settings/src/first_call.rs",
             "getgpu/src/check_auto.rs",
         ],
         words: &["auto", "at_first_call", "libcudawrap"],

@@ -33,8 +33,8 @@ pub const EXCEPT: [&str; 4] = ["nvidia-*", "ompi_info", "ucx_info", "lstopo*"];
 
 /// Whether the library leaves a program alone, which is called `name`.
 pub fn leaves_alone(name: &str, settings: &Settings) -> bool {
-    let more = settings.auto_except.iter().map(String::as_str);
-    settings.auto == Auto::Off
+    let more = settings.auto.except.iter().map(String::as_str);
+    settings.auto.gives == Auto::Off
         || EXCEPT
             .into_iter()
             .chain(more)

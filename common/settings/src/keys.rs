@@ -2,15 +2,15 @@
 //! for, how it is read and shown. Files, options and CUDAWRAP_* variables are all read by
 //! it; `--show-config` follows it, and a test holds etc/config.toml against it.
 
-use super::slurm::PromisedShare;
+use super::Settings;
 use super::value_codec::{
-    absolute_path, count, each, memory, names, path, quoted, read, selectors, show_or, show_path,
-    show_size, show_text, show_time, size, some_time, time, truth, words,
+    absolute_path, count, memory, names, path, quoted, read, selectors, show_or, show_path,
+    show_size, show_text, show_time, size, time, truth,
 };
-use super::{Settings, Wait};
 use crate::policy_words;
 
 /// One setting: its name, who may set it, its line of help, and how it is read and shown. A row of [`KEYS`].
+#[derive(Clone, Copy)]
 pub struct Key {
     /// Name in the file.
     pub name: &'static str,
@@ -25,12 +25,14 @@ pub struct Key {
     pub put: fn(&mut Settings, &[String]) -> Result<(), String>,
 }
 
+/// Makes a table of settings: for each whether it is policy or a preference, its name, its line of
+/// help, how it is shown and how it is read.
 macro_rules! keys {
-    ($($kind:ident $name:literal, $help:expr, $show:expr, |$settings:ident, $texts:ident| $put:expr;)*) => {
-        /// Every setting, policy first.
-        pub const KEYS: &[Key] = &[$(Key {
+    ($(#[$about:meta])* $table:ident: $($kind:ident $name:literal, $help:expr, $show:expr, |$settings:ident, $texts:ident| $put:expr;)*) => {
+        $(#[$about])*
+        pub(crate) const $table: &[$crate::keys::Key] = &[$($crate::keys::Key {
             name: $name,
-            policy: keys!(@ $kind),
+            policy: $crate::keys::keys!(@ $kind),
             help: $help,
             show: $show,
             put: |$settings, $texts| { $put; Ok(()) },
@@ -39,8 +41,44 @@ macro_rules! keys {
     (@ policy) => { true };
     (@ preference) => { false };
 }
+pub(crate) use keys;
+
+/// The tables, policy first. Those of extras lie with the extra.
+const TABLES: [&[Key]; 4] = [
+    POLICY,
+    crate::first_call::KEYS,
+    crate::slurm::KEYS,
+    PREFERENCES,
+];
+
+/// Every setting, policy first.
+pub const KEYS: &[Key] = &joined::<{ count_of(&TABLES) }>(&TABLES);
+
+const fn count_of(tables: &[&[Key]]) -> usize {
+    let (mut count, mut at) = (0, 0);
+    while at < tables.len() {
+        count += tables[at].len();
+        at += 1;
+    }
+    count
+}
+
+const fn joined<const COUNT: usize>(tables: &[&[Key]]) -> [Key; COUNT] {
+    let mut all = [tables[0][0]; COUNT];
+    let (mut table, mut row, mut at) = (0, 0, 0);
+    while at < COUNT {
+        if row == tables[table].len() {
+            (table, row) = (table + 1, 0);
+        }
+        all[at] = tables[table][row];
+        (row, at) = (row + 1, at + 1);
+    }
+    all
+}
 
 keys! {
+    /// What only the system's file may set.
+    POLICY:
     policy "allowed", "devices that may be handed out; replaces allowed_file",
         |s| show_or(s.allowed.as_ref(), quoted), |s, t| s.allowed = Some(t.to_vec());
     policy "allowed_file", "list (absolute path) of devices that may be handed out, one UUID a line; all if there is no such file",
@@ -79,34 +117,11 @@ keys! {
         |s| quoted(&s.log), |s, t| s.log = read(t)?;
     policy "linger", "how long a reservation outlasts the last program that names its device",
         |s| show_time(s.linger), |s, t| s.linger = time(t)?;
-    policy "auto", "programs that load libcudawrap.so get a device at their first CUDA call: \"on\" or \"off\"",
-        |s| quoted(&s.auto), |s, t| s.auto = read(t)?;
-    policy "auto_except", "programs that libcudawrap.so leaves alone (* and ? as in file names), in addition to MPS daemons, nvidia-*, ompi_info, ucx_info and lstopo",
-        |s| quoted(&s.auto_except), |s, t| s.auto_except = names(t)?;
-    policy "auto_none", "what happens if libcudawrap.so can give no device: \"hide\" all of them, \"exit\" with status 75, or \"run\" the program unchanged",
-        |s| quoted(&s.auto_none), |s, t| s.auto_none = read(t)?;
-    policy "auto_wait", "how long a first CUDA call waits for a device: \"0\", a time, or \"forever\"; unset: the value of wait",
-        |s| show_or(s.auto_wait, Wait::text), |s, t| s.auto_wait = Some(read(t)?);
-    policy "slurm.tasks", "which tasks of Slurm get a device from the TaskProlog: \"auto\" (of jobs with a grant), \"ungranted\", \"both\", \"all\" (one device for the only task of a job, too) or \"asked\"",
-        |s| quoted(&s.slurm.tasks), |s, t| s.slurm.tasks = read(t)?;
-    policy "slurm.strict", "a task that should have a device and gets none is not started; else it starts with an empty CUDA_VISIBLE_DEVICES",
-        |s| s.slurm.strict.to_string(), |s, t| s.slurm.strict = truth(t)?;
-    policy "slurm.taken", "what the only task of a job sees whose granted device somebody else has: \"hide\" (no GPU) or \"run\" (its grant)",
-        |s| quoted(&s.slurm.taken), |s, t| s.slurm.taken = read(t)?;
-    policy "slurm.job_options", "whether a job may choose by options in GETGPU_SLURM",
-        |s| s.slurm.job_options.to_string(), |s, t| s.slurm.job_options = truth(t)?;
-    policy "slurm.auto", "tasks that the TaskProlog gives nothing load libcudawrap.so, and get a device at their first CUDA call",
-        |s| s.slurm.auto.to_string(), |s, t| s.slurm.auto = truth(t)?;
-    policy "slurm.timeout", "how long the NVIDIA library may take in one of Slurm's hooks",
-        |s| show_time(s.slurm.timeout), |s, t| s.slurm.timeout = some_time(t)?;
-    policy "slurm.shares", "which part of a device a job with this constraint, or in this partition, has from prolog to epilog; []: none",
-        |s| quoted(&s.slurm.shares.iter().map(PromisedShare::text).collect::<Vec<_>>()), |s, t| s.slurm.shares = each(t)?;
-    policy "slurm.options", "more options of getgpu for such parts of jobs without GPUs of their own, such as \"--gpu 3\"",
-        |s| quoted(&s.slurm.options.join(" ")), |s, t| s.slurm.options = words(t)?;
-    policy "slurm.wait", "how long a job waits in its prolog for its part",
-        |s| show_time(s.slurm.wait), |s, t| s.slurm.wait = time(t)?;
-    policy "slurm.old", "how old a reservation or mark of an ended job is when a prolog removes it",
-        |s| show_time(s.slurm.old), |s, t| s.slurm.old = time(t)?;
+}
+
+keys! {
+    /// What users may set too.
+    PREFERENCES:
     preference "type", "\"auto\" (MIG devices if there are any, else whole GPUs), \"mig\", \"gpu\" or \"any\"",
         |s| quoted(&s.kind), |s, t| s.kind = read(t)?;
     preference "count", "how many devices are chosen at a time",

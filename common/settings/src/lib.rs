@@ -11,6 +11,7 @@ mod bounded_read;
 pub mod env_flags;
 mod environment;
 mod file;
+mod first_call;
 pub mod keys;
 mod loaded;
 mod member;
@@ -23,12 +24,13 @@ mod value_types;
 pub use allowed::DeviceList;
 pub use environment::Environment;
 pub use file::File;
+pub use first_call::{Auto, AutoNone, AutoSettings};
 pub use keys::KEYS;
 pub use loaded::{Loaded, Scoped, Source, matches};
 pub use settings::Settings;
-pub use slurm::SlurmSettings;
+pub use slurm::{SlurmSettings, SlurmTaken, SlurmTasks};
 pub use value_codec::quoted;
 pub use value_types::{
-    ArgvZero, Auto, AutoNone, IdleAction, LeaseAt, Log, Policy, RunOrFail, Shown, SlurmTaken,
-    SlurmTasks, Type, Unshared, Wait, WithoutGrant,
+    ArgvZero, IdleAction, LeaseAt, Log, Policy, RunOrFail, Shown, Type, Unshared, Wait,
+    WithoutGrant,
 };

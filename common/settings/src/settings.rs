@@ -7,7 +7,7 @@ use std::time::Duration;
 use getgpu_model::{Selector, Share, quantity};
 
 use crate::{
-    ArgvZero, Auto, AutoNone, IdleAction, LeaseAt, Log, Policy, RunOrFail, Shown, SlurmSettings,
+    ArgvZero, AutoSettings, IdleAction, LeaseAt, Log, Policy, RunOrFail, Shown, SlurmSettings,
     Type, Unshared, Wait, WithoutGrant,
 };
 
@@ -57,14 +57,8 @@ pub struct Settings {
     pub max_wait: Option<Duration>,
     /// Where leases are written down.
     pub log: Log,
-    /// Whether programs that load libcudawrap.so get a device.
-    pub auto: Auto,
-    /// Names of programs that it leaves alone, beside those that are built in.
-    pub auto_except: Vec<String>,
-    /// What becomes of a program that it can give no device.
-    pub auto_none: AutoNone,
-    /// How long a first CUDA call waits in the queue; none: as `wait` says.
-    pub auto_wait: Option<Wait>,
+    /// Programs that load libcudawrap.so.
+    pub auto: AutoSettings,
     /// What sort of device is wanted.
     pub kind: Type,
     /// How many devices are chosen at a time.
@@ -172,10 +166,7 @@ impl Default for Settings {
             idle_action: IdleAction::Log,
             max_wait: None,
             log: Log::None,
-            auto: Auto::On,
-            auto_except: Vec::new(),
-            auto_none: AutoNone::Hide,
-            auto_wait: None,
+            auto: AutoSettings::default(),
             kind: Type::Auto,
             count: 1,
             profile: Vec::new(),

@@ -4,8 +4,38 @@
 use std::str::FromStr;
 use std::time::Duration;
 
-use super::value_types::{SlurmTaken, SlurmTasks};
+use super::keys::keys;
+use super::value_codec::{each, quoted, read, show_time, some_time, time, truth, words as split};
+use super::value_types::words;
 use getgpu_model::Share;
+
+words! {
+    /// Which tasks of Slurm get a device from the TaskProlog.
+    SlurmTasks {
+        /// Those of jobs with a grant.
+        #[default]
+        Auto = "auto",
+        /// Those of jobs without a grant.
+        Ungranted = "ungranted",
+        /// Those of jobs with and without a grant.
+        Both = "both",
+        /// As `both`, and the only task of a job has one device of its grant.
+        All = "all",
+        /// Those of jobs that ask.
+        Asked = "asked",
+    }
+}
+
+words! {
+    /// What the only task of a job sees if another program holds its granted device.
+    SlurmTaken {
+        /// No GPU.
+        #[default]
+        Hide = "hide",
+        /// Its grant.
+        Run = "run",
+    }
+}
 
 /// The table `[slurm]`.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -82,6 +112,31 @@ impl PromisedShare {
     pub(crate) fn text(&self) -> String {
         format!("{}={}", self.name, self.share)
     }
+}
+
+keys! {
+    /// Their rows in the table of settings.
+    KEYS:
+    policy "slurm.tasks", "which tasks of Slurm get a device from the TaskProlog: \"auto\" (of jobs with a grant), \"ungranted\", \"both\", \"all\" (one device for the only task of a job, too) or \"asked\"",
+        |s| quoted(&s.slurm.tasks), |s, t| s.slurm.tasks = read(t)?;
+    policy "slurm.strict", "a task that should have a device and gets none is not started; else it starts with an empty CUDA_VISIBLE_DEVICES",
+        |s| s.slurm.strict.to_string(), |s, t| s.slurm.strict = truth(t)?;
+    policy "slurm.taken", "what the only task of a job sees whose granted device somebody else has: \"hide\" (no GPU) or \"run\" (its grant)",
+        |s| quoted(&s.slurm.taken), |s, t| s.slurm.taken = read(t)?;
+    policy "slurm.job_options", "whether a job may choose by options in GETGPU_SLURM",
+        |s| s.slurm.job_options.to_string(), |s, t| s.slurm.job_options = truth(t)?;
+    policy "slurm.auto", "tasks that the TaskProlog gives nothing load libcudawrap.so, and get a device at their first CUDA call",
+        |s| s.slurm.auto.to_string(), |s, t| s.slurm.auto = truth(t)?;
+    policy "slurm.timeout", "how long the NVIDIA library may take in one of Slurm's hooks",
+        |s| show_time(s.slurm.timeout), |s, t| s.slurm.timeout = some_time(t)?;
+    policy "slurm.shares", "which part of a device a job with this constraint, or in this partition, has from prolog to epilog; []: none",
+        |s| quoted(&s.slurm.shares.iter().map(PromisedShare::text).collect::<Vec<_>>()), |s, t| s.slurm.shares = each(t)?;
+    policy "slurm.options", "more options of getgpu for such parts of jobs without GPUs of their own, such as \"--gpu 3\"",
+        |s| quoted(&s.slurm.options.join(" ")), |s, t| s.slurm.options = split(t)?;
+    policy "slurm.wait", "how long a job waits in its prolog for its part",
+        |s| show_time(s.slurm.wait), |s, t| s.slurm.wait = time(t)?;
+    policy "slurm.old", "how old a reservation or mark of an ended job is when a prolog removes it",
+        |s| show_time(s.slurm.old), |s, t| s.slurm.old = time(t)?;
 }
 
 #[cfg(test)]

@@ -5,15 +5,13 @@
 use std::str::FromStr;
 use std::time::Duration;
 
-use serde::{Deserialize, Serialize};
-
 use getgpu_model::quantity;
 
 /// Makes an enumeration whose names in files and options are its variants in lower case.
 macro_rules! words {
     ($(#[$about:meta])* $name:ident { $($(#[$each:meta])* $variant:ident = $word:literal,)* }) => {
         $(#[$about])*
-        #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+        #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, serde::Serialize, serde::Deserialize)]
         #[serde(rename_all = "lowercase")]
         pub enum $name { $($(#[$each])* $variant,)* }
 
@@ -22,7 +20,7 @@ macro_rules! words {
             pub const WORDS: &[&str] = &[$($word),*];
         }
 
-        impl FromStr for $name {
+        impl std::str::FromStr for $name {
             type Err = String;
 
             fn from_str(text: &str) -> Result<Self, String> {
@@ -34,6 +32,7 @@ macro_rules! words {
         }
     };
 }
+pub(crate) use words;
 
 words! {
     /// What sort of device is wanted.
@@ -83,34 +82,6 @@ words! {
         Log = "log",
         /// It ends.
         End = "end",
-    }
-}
-
-words! {
-    /// Which tasks of Slurm get a device from the TaskProlog.
-    SlurmTasks {
-        /// Those of jobs with a grant.
-        #[default]
-        Auto = "auto",
-        /// Those of jobs without a grant.
-        Ungranted = "ungranted",
-        /// Those of jobs with and without a grant.
-        Both = "both",
-        /// As `both`, and the only task of a job has one device of its grant.
-        All = "all",
-        /// Those of jobs that ask.
-        Asked = "asked",
-    }
-}
-
-words! {
-    /// What the only task of a job sees if another program holds its granted device.
-    SlurmTaken {
-        /// No GPU.
-        #[default]
-        Hide = "hide",
-        /// Its grant.
-        Run = "run",
     }
 }
 
@@ -180,30 +151,6 @@ words! {
         None = "none",
         /// A line each in the system's log.
         Syslog = "syslog",
-    }
-}
-
-words! {
-    /// Whether programs that load libcudawrap.so get a device.
-    Auto {
-        /// They do.
-        #[default]
-        On = "on",
-        /// They run as they are.
-        Off = "off",
-    }
-}
-
-words! {
-    /// What becomes of such a program where no device can be given to it.
-    AutoNone {
-        /// It sees no device.
-        #[default]
-        Hide = "hide",
-        /// It ends.
-        Exit = "exit",
-        /// The program runs, on a device that another user may have.
-        Run = "run",
     }
 }
 

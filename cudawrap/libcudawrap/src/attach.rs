@@ -63,7 +63,7 @@ pub fn attach(diag: &Diag) -> GateOutcome {
         });
     match found {
         Ok(found) => take(found),
-        Err(failure) => without(settings.auto_none, &failure, diag),
+        Err(failure) => without(settings.auto.none, &failure, diag),
     }
 }
 
