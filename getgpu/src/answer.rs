@@ -2,7 +2,7 @@
 //! only when NVML has let go, or what the caller owns already. The forms of `--format`.
 
 use getgpu_ask::gpu_bus;
-use getgpu_choose::{Claimed, Cover, Decision, Guard, Queueing, Request};
+use getgpu_choose::{Claimed, Cover, Decision, Guard, Request, Selected};
 use getgpu_lock::{
     Claim, HolderProcess, OfdLock, Side, Span,
     claim::{confirm_all, join},
@@ -13,14 +13,12 @@ use getgpu_model::{Detail, Failure, Inventory, Kind, Share, Units, Uuid, diag, f
 use crate::call::{GetgpuCall, node};
 use crate::options::{Action, Format, Keep};
 
-/// What one look at the node comes to.
+/// Whether a choice has to be confirmed before it is printed.
 pub enum Chosen {
-    /// Nothing has to be confirmed: the caller owns it already, or it is not reserved.
+    /// No: the caller owns it already, or it is not reserved.
     Ready(Answer),
-    /// Claimed just now.
-    Claimed(Claimed),
-    /// Nothing is free yet, and the caller joins the queue.
-    InQueue(Queueing),
+    /// Yes, or there is nothing to have yet.
+    Unconfirmed(Selected),
 }
 
 /// What is to be printed, and the lock behind it.

@@ -50,13 +50,11 @@ pub fn choose(
         side: Side::Reservation,
         request,
     };
-    match selection.run(&mut Explained { call, request })? {
-        Selected::Claimed(claimed) => {
-            warn_of_unusable(call, &claimed, known.as_deref());
-            Ok(Chosen::Claimed(claimed))
-        }
-        Selected::Queue(queueing) => Ok(Chosen::InQueue(queueing)),
+    let selected = selection.run(&mut Explained { call, request })?;
+    if let Selected::Claimed(claimed) = &selected {
+        warn_of_unusable(call, claimed, known.as_deref());
     }
+    Ok(Chosen::Unconfirmed(selected))
 }
 
 /// Waits for what is not free now; the request then has what this call owns by then.

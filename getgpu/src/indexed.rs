@@ -3,7 +3,7 @@
 
 use getgpu_ask::{HANGS_OR_SICK, Node};
 use getgpu_choose::{
-    Admission, Chooser, Claimed, Decision, IndexOrder, Indexed, Offer, Picked, Request,
+    Admission, Chooser, Claimed, Decision, IndexOrder, Indexed, Offer, Picked, Request, Selected,
     WITHOUT_GRANT, pool,
 };
 use getgpu_lock::Side;
@@ -45,7 +45,8 @@ pub fn indexed(
             Offer::Available(claim) => {
                 let device = device.clone();
                 let picked = vec![Picked { device, claim }];
-                return Ok(Chosen::Claimed(Claimed { picked, guard }));
+                let claimed = Claimed { picked, guard };
+                return Ok(Chosen::Unconfirmed(Selected::Claimed(claimed)));
             }
             Offer::Rejected(why) => {
                 explain::passed_over(device, Some(&why), &call.lock_file, &probe)

@@ -8,9 +8,9 @@ use std::cell::LazyCell;
 use std::time::{Duration, Instant};
 
 use getgpu_ask::Node;
-use getgpu_choose::{Decision, Request};
+use getgpu_choose::{Decision, Request, Selected};
 use getgpu_linux::{Process, procfs::namespaces};
-use getgpu_lock::{HolderProcess, OfdLock, Role, Tag};
+use getgpu_lock::{Role, Tag};
 use getgpu_model::{Failure, Kind, Visible};
 
 use crate::answer::{self, Answer, Chosen};
@@ -24,14 +24,6 @@ use crate::tag;
 /// How long a grant that is taken is read again, and how often.
 const SIBLING: Duration = Duration::from_millis(200);
 const BETWEEN_LOOKS: Duration = Duration::from_millis(5);
-
-/// What a call that prints a device comes to.
-enum Obtained {
-    /// Devices of its own, and its turn at the tag until their holder stands for it.
-    Now(Answer, Option<OfdLock>),
-    /// Another call has reserved devices under the tag while this one waited.
-    Meanwhile(Box<HolderProcess>),
-}
 
 /// Prints a device.
 pub fn print(call: &GetgpuCall<'_>, mut request: Request) -> Result<(), Failure> {
@@ -64,12 +56,12 @@ pub fn print(call: &GetgpuCall<'_>, mut request: Request) -> Result<(), Failure>
         label: label(call.options)?,
     };
     match obtain(call, &mut request, &caller, tag.as_ref(), turn)? {
-        Obtained::Now(answer, turn) => {
+        tag::TagEntry::Free((answer, turn)) => {
             let printed = hand_out(call, answer, owner);
             drop(turn);
             printed
         }
-        Obtained::Meanwhile(holder) => answer::print_again(call, &[*holder]),
+        tag::TagEntry::Same(holder) => answer::print_again(call, &[*holder]),
     }
 }
 
@@ -86,35 +78,35 @@ pub fn print_tagged(call: &GetgpuCall<'_>, name: &str) -> Result<(), Failure> {
     answer::print_again(call, &tag::find(&call.lock_file, name, role)?)
 }
 
-/// Devices for the request, at once or after waiting; `turn` is this call's turn at its
-/// tag.
+/// Devices for the request, at once or after waiting, with `turn`, this call's turn at its
+/// tag; else the reservation that another call made under the tag meanwhile.
 fn obtain(
     call: &GetgpuCall<'_>,
     request: &mut Request,
     caller: &LazyCell<Process>,
     tag: Option<&Tag>,
-    turn: Option<OfdLock>,
-) -> Result<Obtained, Failure> {
+    turn: tag::Turn,
+) -> Result<tag::TagEntry<(Answer, tag::Turn)>, Failure> {
     if let Some(answer) = answer::granted_again(call, request)? {
-        return Ok(Obtained::Now(answer, turn));
+        return Ok(tag::TagEntry::Free((answer, turn)));
     }
     let mut node = node(call.settings);
     let (claimed, turn) = match choose_or_queue(call, &mut node, request, caller)? {
-        Chosen::Ready(answer) => return Ok(Obtained::Now(answer, turn)),
-        Chosen::Claimed(claimed) => (claimed, turn),
-        Chosen::InQueue(queueing) => {
+        Chosen::Ready(answer) => return Ok(tag::TagEntry::Free((answer, turn))),
+        Chosen::Unconfirmed(Selected::Claimed(claimed)) => (claimed, turn),
+        Chosen::Unconfirmed(Selected::Queue(queueing)) => {
             // Another call for the tag may come and go while this one waits, so
             // afterwards the tag is looked at once more.
             drop(turn);
             let claimed = wait_in_queue(call, request, &mut node, queueing)?;
             match enter(call, tag, request)? {
                 tag::TagEntry::Free(turn) => (claimed, turn),
-                tag::TagEntry::Same(holder) => return Ok(Obtained::Meanwhile(holder)),
+                tag::TagEntry::Same(holder) => return Ok(tag::TagEntry::Same(holder)),
             }
         }
     };
     let answer = answer::confirm(call, claimed, request, node.known().as_deref())?;
-    Ok(Obtained::Now(answer, turn))
+    Ok(tag::TagEntry::Free((answer, turn)))
 }
 
 /// The process that `--hold` names. Without a name it is the caller, if there is one
@@ -164,7 +156,7 @@ fn choose_or_queue(
     let chosen = node.ask(|node| choose(call, node, request));
     let none = match &chosen {
         Err(failure) => failure.kind == Kind::NoneFree,
-        Ok(chosen) => matches!(chosen, Chosen::InQueue(_)),
+        Ok(chosen) => matches!(chosen, Chosen::Unconfirmed(Selected::Queue(_))),
     };
     if none && reserved_by_sibling(call, request) {
         return node.ask(|node| choose(call, node, request));

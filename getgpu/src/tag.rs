@@ -11,11 +11,14 @@ use getgpu_model::{Failure, Kind, Uuid};
 
 use crate::options::{Action, GetgpuOptions};
 
-/// What there is under a name.
-pub enum TagEntry {
-    /// Nothing; no other call of this user looks while this is kept. None: a stranger
-    /// holds the user's byte, which delays no call.
-    Free(Option<OfdLock>),
+/// This call's turn at a tag: while it is kept, no other call of this user looks whether the tag
+/// is in use. `None`: there is no tag, or another user holds the byte, which delays no call.
+pub type Turn = Option<OfdLock>;
+
+/// Whether this call may reserve under a tag.
+pub enum TagEntry<T = Turn> {
+    /// Nothing is reserved under it.
+    Free(T),
     /// The same request's reservation.
     Same(Box<HolderProcess>),
 }

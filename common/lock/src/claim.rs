@@ -38,15 +38,6 @@ impl ClaimSpec {
     }
 }
 
-/// What became of an attempt to claim a device.
-#[derive(Debug)]
-pub enum Attempt {
-    /// This call may ask NVML about it, and then confirm or drop it.
-    Got(Claim),
-    /// Another call has it, or is trying it too and may yet leave it.
-    InTheWay(Held),
-}
-
 /// A device, or a part of one, that is claimed tentatively: write-locked on its side,
 /// nothing confirmed on the other.
 #[derive(Debug)]
@@ -118,11 +109,21 @@ impl Locks for ClaimAttempt {
     }
 }
 
-/// Tries to claim a device among others that may be had instead.
-pub fn try_claim(lock_file: &LockFile, spec: &ClaimSpec, span: Span) -> Result<Attempt, Failure> {
+/// Tries to claim a device among others that may be had instead. `None`: another call has it, or
+/// is trying it too and may yet leave it. With a claim this call may ask NVML about the device, and
+/// then confirms or drops the claim.
+///
+/// # Errors
+///
+/// The lock file cannot be opened or locked.
+pub fn try_claim(
+    lock_file: &LockFile,
+    spec: &ClaimSpec,
+    span: Span,
+) -> Result<Option<Claim>, Failure> {
     let mut attempt = Claim::begin(lock_file, span, spec.clone())?;
     let in_the_way = protocol::acquire(&mut attempt, spec.side, spec.level)?;
-    Ok(in_the_way.map_or(Attempt::Got(attempt.claim), Attempt::InTheWay))
+    Ok(in_the_way.is_none().then_some(attempt.claim))
 }
 
 /// Tries to write-lock the lease of a named device, again for at most 200 ms while only

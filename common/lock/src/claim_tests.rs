@@ -38,16 +38,19 @@ fn part(side: Side, level: Level, number: i64, of: i64) -> ClaimSpec {
     }
 }
 
-fn attempt(lock_file: &LockFile, spec: &ClaimSpec) -> Attempt {
+fn attempt(lock_file: &LockFile, spec: &ClaimSpec) -> Option<Claim> {
     try_claim(lock_file, spec, span()).unwrap()
+}
+
+/// What keeps the device from being claimed.
+fn in_the_way(lock_file: &LockFile, spec: &ClaimSpec) -> Option<Held> {
+    let mut attempt = Claim::begin(lock_file, span(), spec.clone()).unwrap();
+    protocol::acquire(&mut attempt, spec.side, spec.level).unwrap()
 }
 
 #[track_caller]
 fn got(lock_file: &LockFile, spec: &ClaimSpec) -> Claim {
-    match attempt(lock_file, spec) {
-        Attempt::Got(claim) => claim,
-        other => panic!("{other:?}"),
-    }
+    attempt(lock_file, spec).expect("another has it")
 }
 
 /// The same for what was dropped just now: a child that another test has forked has the lock
@@ -56,7 +59,7 @@ fn got(lock_file: &LockFile, spec: &ClaimSpec) -> Claim {
 fn got_again(lock_file: &LockFile, spec: &ClaimSpec) -> Claim {
     let began = Instant::now();
     while began.elapsed() < Duration::from_secs(10) {
-        if let Attempt::Got(claim) = attempt(lock_file, spec) {
+        if let Some(claim) = attempt(lock_file, spec) {
             return claim;
         }
     }
@@ -66,10 +69,8 @@ fn got_again(lock_file: &LockFile, spec: &ClaimSpec) -> Claim {
 /// Fails unless another has it for good.
 #[track_caller]
 fn taken(lock_file: &LockFile, spec: &ClaimSpec) {
-    assert!(matches!(
-        attempt(lock_file, spec),
-        Attempt::InTheWay(Held::Confirmed)
-    ));
+    assert_eq!(in_the_way(lock_file, spec), Some(Held::Confirmed));
+    assert!(attempt(lock_file, spec).is_none());
 }
 
 #[test]
@@ -92,11 +93,8 @@ fn shares_of_both_sides_fill_a_device_and_exclude_the_whole() {
     let held = [(Side::Lease, 0), (Side::Reservation, 1), (Side::Lease, 2)]
         .map(|(side, number)| got(&lock_file, &third(side, number)));
     for side in [Side::Lease, Side::Reservation] {
-        let other = attempt(&lock_file, &whole(side));
-        assert!(
-            matches!(other, Attempt::InTheWay(Held::Tentative)),
-            "{side:?}"
-        );
+        let held = in_the_way(&lock_file, &whole(side));
+        assert_eq!(held, Some(Held::Tentative), "{side:?}");
     }
     held.iter().for_each(|claim| claim.confirm().unwrap());
     for number in 0..3 {

@@ -23,7 +23,7 @@ mod protocol;
 mod side;
 pub mod user_locks;
 
-pub use claim::{Attempt, Claim, ClaimSpec};
+pub use claim::{Claim, ClaimSpec};
 pub use holder_args::{HolderArgs, LEASE_WORD, OPTION, Role, Tag, Until};
 pub use holders::{Holder, Holdings};
 pub use layout::Span;

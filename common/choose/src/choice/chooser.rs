@@ -56,14 +56,6 @@ pub struct Chooser<'a, 'n> {
     pub skip: &'a dyn Fn(&Device) -> bool,
 }
 
-/// What came of trying to claim one more device.
-enum NextPick {
-    Picked,
-    /// None, but others are deciding about some: they may be free in a moment.
-    Contended,
-    None,
-}
-
 impl Chooser<'_, '_> {
     /// Picks a random free device without a scan of the node, where the request allows
     /// it. `None`: only a scan can answer.
@@ -154,11 +146,13 @@ impl Chooser<'_, '_> {
         let began = Instant::now();
         while round.picked.len() < self.request.count {
             match self.pick_one(probe, round)? {
-                NextPick::Picked => {}
+                Offer::Available(()) => {}
                 // Others are deciding about these: a call that gives way leaves one of
                 // them free.
-                NextPick::Contended if began.elapsed() < patience => std::thread::sleep(pause),
-                NextPick::Contended | NextPick::None => return Ok(false),
+                Offer::Rejected(Rejected::Tentative) if began.elapsed() < patience => {
+                    std::thread::sleep(pause);
+                }
+                Offer::Rejected(_) => return Ok(false),
             }
         }
         Ok(true)
@@ -178,8 +172,9 @@ impl Chooser<'_, '_> {
         Ok(())
     }
 
-    /// Claims one more device of the pool, the best first.
-    fn pick_one(&mut self, probe: &OfdLock, round: &mut Round<'_>) -> Result<NextPick, Failure> {
+    /// Claims one more device of the pool, the best first. [`Rejected::Tentative`]: other calls
+    /// are deciding about some, which may be free in a moment.
+    fn pick_one(&mut self, probe: &OfdLock, round: &mut Round<'_>) -> Result<Offer<()>, Failure> {
         let mut contended = false;
         for candidate in self.candidates(probe, round)? {
             let device = candidate.device;
@@ -190,7 +185,7 @@ impl Chooser<'_, '_> {
                     round
                         .picked
                         .push((candidate.position, Picked { device, claim }));
-                    return Ok(NextPick::Picked);
+                    return Ok(Offer::Available(()));
                 }
                 Offer::Rejected(Rejected::Tentative) => contended = true,
                 Offer::Rejected(why) => {
@@ -198,11 +193,11 @@ impl Chooser<'_, '_> {
                 }
             }
         }
-        Ok(if contended {
-            NextPick::Contended
+        Ok(Offer::Rejected(if contended {
+            Rejected::Tentative
         } else {
-            NextPick::None
-        })
+            Rejected::TooFew
+        }))
     }
 
     /// What is left of the pool, in the order of the policy; nothing if that is too

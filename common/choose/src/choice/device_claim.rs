@@ -6,8 +6,7 @@ use crate::choice::offer::{Offer, Rejected};
 use crate::pool::Portion;
 use crate::request::Request;
 use getgpu_lock::{
-    Attempt, Claim, ClaimSpec, Held, Level, LockFile, Occupancy, OfdLock, Seen, Side, Span, claim,
-    occupancy,
+    Claim, ClaimSpec, Held, Level, LockFile, Occupancy, OfdLock, Seen, Side, Span, claim, occupancy,
 };
 use getgpu_model::{Device, Failure, Units};
 
@@ -39,9 +38,9 @@ pub fn claim(
         units,
     };
     Ok(match claim::try_claim(lock_file, &spec, span)? {
-        Attempt::Got(claim) => Offer::Available(claim),
+        Some(claim) => Offer::Available(claim),
         // What was free a moment ago is not; of a part there may be room beside it.
-        Attempt::InTheWay(_) => Offer::Rejected(Rejected::Tentative),
+        None => Offer::Rejected(Rejected::Tentative),
     })
 }
 
