@@ -3,7 +3,7 @@
 //! Start at `Node`, the node as one call has read it, and at `nvml_client`, the session below it.
 //!
 //! Invariant: never loads NVIDIA's library. `getgpu-nvml`, which does, is not among the dependencies.
-#![deny(missing_docs)]
+#![deny(missing_docs, clippy::missing_errors_doc)]
 
 pub mod gpu_bus;
 mod node;

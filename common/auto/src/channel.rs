@@ -91,11 +91,19 @@ pub fn installed_library() -> Option<PathBuf> {
 }
 
 /// A connection: the program's end and the other process's.
+///
+/// # Errors
+///
+/// No descriptor is left.
 pub fn channel() -> io::Result<(OwnedFd, OwnedFd)> {
     socket_pair(SockType::SeqPacket)
 }
 
 /// Sends a message with these descriptors.
+///
+/// # Errors
+///
+/// The other end is closed, or the message is too long.
 pub fn send(socket: &OwnedFd, message: &Message, descriptors: &[RawFd]) -> io::Result<()> {
     let bytes = serde_json::to_vec(message)?;
     let rights = [ControlMessage::ScmRights(descriptors)];
@@ -122,6 +130,10 @@ pub fn send(socket: &OwnedFd, message: &Message, descriptors: &[RawFd]) -> io::R
 
 /// Receives a message and its descriptors, close-on-exec and above the standard streams;
 /// none at the end of the connection.
+///
+/// # Errors
+///
+/// The connection failed, or what came is no message.
 pub fn receive(socket: &OwnedFd) -> io::Result<Option<(Message, Vec<OwnedFd>)>> {
     let mut bytes = vec![0; LONGEST];
     let mut space = nix::cmsg_space!([RawFd; MOST]);

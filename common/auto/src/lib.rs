@@ -4,7 +4,7 @@
 //!
 //! Invariant: what is loaded into other people's programs links no lock and nothing that chooses. They are not among
 //! the dependencies.
-#![deny(missing_docs)]
+#![deny(missing_docs, clippy::missing_errors_doc)]
 
 mod channel;
 

@@ -4,7 +4,7 @@
 //! for them.
 //!
 //! Invariant: getgpu and cudawrap choose by this crate alone, so that both mean the same devices.
-#![deny(missing_docs)]
+#![deny(missing_docs, clippy::missing_errors_doc)]
 
 pub mod choice;
 mod index_order;
@@ -17,9 +17,9 @@ mod select;
 pub mod syslog;
 
 pub use choice::cap::{Admission, Guard};
-pub use choice::chooser::{Chooser, Claimed};
+pub use choice::chooser::Chooser;
 pub use choice::device_claim::Picked;
-pub use choice::offer::{Offer, Rejected};
+pub use choice::offer::{Claimed, Offer, Rejected};
 pub use index_order::{IndexOrder, Indexed};
 pub use node_lock::find_lock_file;
 pub use ownership::{Basis, Cover, Decision};

@@ -10,6 +10,10 @@ use getgpu_settings::{Environment, Settings, Unshared};
 
 /// Finds the lock and says, where it is not the host's, what that means. `quiet`: a
 /// wrapped program says nothing.
+///
+/// # Errors
+///
+/// The lock file cannot be used, or the site wants a failure where it is not the host's.
 pub fn find_lock_file(
     settings: &Settings,
     environment: &Environment,

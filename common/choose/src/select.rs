@@ -7,9 +7,10 @@ use std::rc::Rc;
 use std::time::Duration;
 
 use crate::choice::cap;
-use crate::choice::chooser::{ChoiceOutcome, Chooser, Claimed};
+use crate::choice::chooser::Chooser;
 use crate::choice::device_claim::{self, Picked};
 use crate::choice::offer::Rejected;
+use crate::choice::offer::{ChoiceOutcome, Claimed};
 use crate::choice::rejection_report::RejectionReport;
 use crate::pool;
 use crate::pool::Portion;

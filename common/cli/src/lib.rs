@@ -3,7 +3,7 @@
 //! Start at `Choosing`, the options of every program that chooses devices.
 //!
 //! Invariant: knows no lock and no NVML. They are not among the dependencies.
-#![deny(missing_docs)]
+#![deny(missing_docs, clippy::missing_errors_doc)]
 
 pub mod flags;
 mod help_text;

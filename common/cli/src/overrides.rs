@@ -15,6 +15,10 @@ pub struct Overrides(Vec<(&'static str, Vec<String>, String)>);
 impl Overrides {
     /// Takes them from what was typed. Each is tried on settings of no account, so that a
     /// bad value is reported before anything else happens.
+    ///
+    /// # Errors
+    ///
+    /// A setting cannot have the value that was typed.
     pub fn of(said: Vec<Said>, program: &str) -> Result<Self, Failure> {
         let (mut overrides, mut nowhere) = (Self::default(), Loaded::built_in());
         for (key, texts) in said.into_iter().filter(|(_, texts)| !texts.is_empty()) {
@@ -41,6 +45,10 @@ impl Overrides {
     }
 
     /// Puts them in force.
+    ///
+    /// # Errors
+    ///
+    /// A setting cannot have the value that was typed.
     pub fn put(&self, loaded: &mut Loaded) -> Result<(), Failure> {
         self.0
             .iter()

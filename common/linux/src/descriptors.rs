@@ -17,6 +17,10 @@ const MOST_NUMBERS: u64 = 1 << 20;
 
 /// The same descriptor at 3 or above: with a closed standard stream, open(2) would give
 /// its number.
+///
+/// # Errors
+///
+/// No descriptor is left.
 pub fn above_standard(fd: OwnedFd) -> io::Result<OwnedFd> {
     if fd.as_raw_fd() > 2 {
         return Ok(fd);
@@ -25,6 +29,10 @@ pub fn above_standard(fd: OwnedFd) -> io::Result<OwnedFd> {
 }
 
 /// A connection with another process: both ends close-on-exec and above the standard streams.
+///
+/// # Errors
+///
+/// No descriptor is left.
 pub fn socket_pair(kind: SockType) -> io::Result<(OwnedFd, OwnedFd)> {
     let (ours, theirs) = socketpair(AddressFamily::Unix, kind, None, SockFlag::SOCK_CLOEXEC)?;
     Ok((above_standard(ours)?, above_standard(theirs)?))

@@ -4,7 +4,7 @@
 //!
 //! Invariant: no word about GPUs. No other crate of this project is among the dependencies.
 //! Invariant: `unsafe` is allowed in named modules only; the workspace denies it elsewhere.
-#![deny(missing_docs)]
+#![deny(missing_docs, clippy::missing_errors_doc)]
 
 mod blocked_signals;
 mod byte_range;

@@ -10,6 +10,10 @@ use nix::poll::{PollFd, PollFlags, PollTimeout};
 
 /// Waits until one of `fds` is ready; false if none is at `deadline`. After the deadline
 /// it looks once more.
+///
+/// # Errors
+///
+/// poll(2) failed for another reason than a signal.
 pub fn until(fds: &mut [PollFd<'_>], deadline: Option<Instant>) -> nix::Result<bool> {
     loop {
         let left = deadline.map(|deadline| deadline.saturating_duration_since(Instant::now()));
@@ -23,6 +27,10 @@ pub fn until(fds: &mut [PollFd<'_>], deadline: Option<Instant>) -> nix::Result<b
 }
 
 /// Waits until `fd` can be read, or has ended; false if it cannot at `deadline`.
+///
+/// # Errors
+///
+/// poll(2) failed for another reason than a signal.
 pub fn readable(fd: &impl AsFd, deadline: Instant) -> nix::Result<bool> {
     until(
         &mut [PollFd::new(fd.as_fd(), PollFlags::POLLIN)],

@@ -33,6 +33,10 @@ pub fn owner(origin: LockOrigin, uid: u32) -> bool {
 }
 
 /// Why a lock in the directory at `path` cannot be trusted.
+///
+/// # Errors
+///
+/// It is no directory, belongs to another user, or others can write to it.
 pub fn directory(origin: LockOrigin, path: &Path, meta: &Metadata) -> Result<(), String> {
     let name = path.display();
     if !meta.is_dir() {

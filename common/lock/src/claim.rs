@@ -128,6 +128,10 @@ pub fn try_claim(
 
 /// Tries to write-lock the lease of a named device, again for at most 200 ms while only
 /// tentative claims are in the way. None: it is taken.
+///
+/// # Errors
+///
+/// The lock file cannot be opened or locked.
 pub fn named_lease(
     lock_file: &LockFile,
     span: Span,
@@ -160,6 +164,10 @@ impl Claim {
 
     /// Who has the other side, confirmed; waits for at most 200 ms while it is only
     /// tentative.
+    ///
+    /// # Errors
+    ///
+    /// The lock file cannot be read.
     pub fn other_side(&self) -> Result<Option<Held>, Failure> {
         self.patiently(&self.spec.units, self.spec.other(self.span))
     }
@@ -179,6 +187,10 @@ impl Claim {
     /// is only tentative. Leases inside hold the lease range too, so what is left to look
     /// at are reservations. `own`: what is reserved inside by the reservation that gives
     /// this call these units.
+    ///
+    /// # Errors
+    ///
+    /// The lock file cannot be read.
     pub fn others_inside(&self, own: &Units) -> Result<Option<Held>, Failure> {
         self.patiently(
             &self.spec.units.difference(own),
@@ -192,12 +204,20 @@ impl Claim {
     }
 
     /// Turns the tentative claim into a confirmed one, still with its own description.
+    ///
+    /// # Errors
+    ///
+    /// The lock file cannot be locked, or the claim was lost.
     pub fn confirm(&self) -> Result<(), Failure> {
         self.hold_on(&self.description)
     }
 
     /// Read-locks on `description` all that the claim is about. On another one than its
     /// own only after it is confirmed.
+    ///
+    /// # Errors
+    ///
+    /// The lock file cannot be locked, or the claim was lost.
     pub fn hold_on(&self, description: &OfdLock) -> Result<(), Failure> {
         let mut ranges: Vec<Range> = self.spec.units.at(self.spec.own(self.span)).collect();
         if (self.spec.side, self.spec.level) == (Side::Lease, Level::Inner { reserved: true }) {
@@ -234,6 +254,10 @@ impl Claim {
 }
 
 /// Confirms all claims and gives one description that holds them.
+///
+/// # Errors
+///
+/// The lock file cannot be opened or locked, or a claim was lost.
 pub fn confirm_all(
     lock_file: &LockFile,
     claims: Vec<Claim>,
@@ -271,6 +295,10 @@ pub fn sign(description: &OfdLock, side: Side, span: Span, host_uid: u32, pid: O
 }
 
 /// Joins a confirmed claim that is our own already: both then hold it.
+///
+/// # Errors
+///
+/// The lock file cannot be locked.
 pub fn join(description: &OfdLock, side: Side, span: Span, units: &Units) -> Result<bool, Failure> {
     for range in units.at(span.of_side(side, Level::Outer)) {
         if !description.try_read(range)? {

@@ -12,6 +12,10 @@ use getgpu_model::Failure;
 
 /// Who claims a device: the processes that show it, which to an ordinary user are the user's own
 /// alone, else the users whose bytes stand beside it, else one holder of whom nothing is known.
+///
+/// # Errors
+///
+/// The lock file cannot be read.
 pub fn holders(lock_file: &LockFile, probe: &OfdLock, span: Span) -> Result<Vec<Holder>, Failure> {
     let pids = procfs::pids().into_iter();
     let found = pids.filter(|pid| {

@@ -113,6 +113,10 @@ impl Holdings {
 }
 
 /// Reads from the lock what is held of `span` and by whom.
+///
+/// # Errors
+///
+/// The lock file cannot be read.
 pub fn holdings(lock_file: &LockFile, probe: &OfdLock, span: Span) -> Result<Holdings, Failure> {
     let mut held = Holdings::default();
     let leases = probe.conflicts(span.lease(), MOST)?.found;
@@ -147,6 +151,10 @@ pub fn holdings(lock_file: &LockFile, probe: &OfdLock, span: Span) -> Result<Hol
 }
 
 /// The waiter that devices are kept for, as far as it can be read who it is.
+///
+/// # Errors
+///
+/// The lock file cannot be read.
 pub fn keeper(probe: &OfdLock) -> Result<Holder, Failure> {
     let pid = Keeper::now(probe)?.and_then(Keeper::pid);
     let known = pid.filter(|_| namespaces::host_pids());
@@ -169,6 +177,10 @@ fn confirmed(found: &[super::Conflict], region: Range) -> Units {
 }
 
 /// The host uids that hold one side of a device.
+///
+/// # Errors
+///
+/// The lock file cannot be read.
 pub fn uids(probe: &OfdLock, span: Span, side: Side) -> Result<BTreeSet<u32>, Failure> {
     Ok(numbers(probe, span.uids(side))?
         .into_iter()
@@ -177,6 +189,10 @@ pub fn uids(probe: &OfdLock, span: Span, side: Side) -> Result<BTreeSet<u32>, Fa
 }
 
 /// The process ids that hold one side of a device.
+///
+/// # Errors
+///
+/// The lock file cannot be read.
 pub fn process_ids(probe: &OfdLock, span: Span, side: Side) -> Result<BTreeSet<i32>, Failure> {
     Ok(numbers(probe, span.pids(side))?
         .into_iter()

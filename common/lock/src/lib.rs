@@ -5,7 +5,7 @@
 //!
 //! Invariant: knows no settings. They are not among the dependencies.
 //! Invariant: the layout never changes. `layout::tests::the_layout_never_changes` has its numbers.
-#![deny(missing_docs)]
+#![deny(missing_docs, clippy::missing_errors_doc)]
 
 pub mod claim;
 pub mod claimers;

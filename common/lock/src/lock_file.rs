@@ -31,6 +31,10 @@ pub struct LockFile {
 impl LockFile {
     /// The lock to use: GETGPU_LOCK (`environment`), else `configured`, else the host's,
     /// else a private one.
+    ///
+    /// # Errors
+    ///
+    /// It cannot be created or opened, or its directory or owner cannot be trusted.
     pub fn find(
         environment: Option<PathBuf>,
         configured: Option<PathBuf>,
@@ -70,12 +74,20 @@ impl LockFile {
     }
 
     /// A new open file description that can be write-locked.
+    ///
+    /// # Errors
+    ///
+    /// It cannot be opened, or can no longer be trusted.
     pub fn open(&self) -> Result<OfdLock, Failure> {
         self.open_checked(OFlag::O_RDWR).map(OfdLock::new)
     }
 
     /// A new open file description that can be read-locked only; what a program may
     /// inherit.
+    ///
+    /// # Errors
+    ///
+    /// It cannot be opened, or can no longer be trusted.
     pub fn open_read_only(&self) -> Result<OfdLock, Failure> {
         self.open_checked(OFlag::O_RDONLY).map(OfdLock::new)
     }

@@ -21,6 +21,10 @@ pub struct Occupancy {
 impl Occupancy {
     /// Looks at both sides of a level; on the inner one also at leases of those who named
     /// the device.
+    ///
+    /// # Errors
+    ///
+    /// The lock file cannot be read.
     pub fn read(probe: &OfdLock, level: Level, span: Span) -> Result<Self, Failure> {
         let regions: &[Range] = match level {
             Level::Outer => &[span.lease(), span.reservation()],
@@ -69,6 +73,10 @@ impl Occupancy {
 }
 
 /// What of one region others claim; all of it if there are too many to read.
+///
+/// # Errors
+///
+/// The lock file cannot be read.
 pub fn in_region(probe: &OfdLock, region: Range) -> Result<Units, Failure> {
     let scan = probe.conflicts(region, MOST)?;
     Ok(if scan.flood {
@@ -90,6 +98,10 @@ pub enum Seen {
 /// Whether any process claims any of a device, or it is kept for one: of a free one, and
 /// of most others, one question to the kernel, which walks past every lock on the file for
 /// each.
+///
+/// # Errors
+///
+/// The lock file cannot be read.
 pub fn seen_or_kept(probe: &OfdLock, span: Span) -> Result<Option<Seen>, Failure> {
     let Some(first) = probe.conflict(span.lease_and_reservation())? else {
         return Ok(None);
@@ -108,6 +120,10 @@ pub fn seen_or_kept(probe: &OfdLock, span: Span) -> Result<Option<Seen>, Failure
 }
 
 /// Whether any process claims any of a device.
+///
+/// # Errors
+///
+/// The lock file cannot be read.
 pub fn seen(probe: &OfdLock, span: Span) -> Result<Option<Held>, Failure> {
     Ok(match seen_or_kept(probe, span)? {
         Some(Seen::Held(held)) => Some(held),
@@ -116,6 +132,10 @@ pub fn seen(probe: &OfdLock, span: Span) -> Result<Option<Held>, Failure> {
 }
 
 /// Whether a device is kept for a waiter, also while another process has it.
+///
+/// # Errors
+///
+/// The lock file cannot be read.
 pub fn is_kept(probe: &OfdLock, span: Span) -> Result<bool, Failure> {
     Ok(probe.conflict(span.kept())?.is_some())
 }

@@ -82,6 +82,10 @@ impl OfdLock {
     }
 
     /// Tries to write-lock `range`: false if another process has any of it.
+    ///
+    /// # Errors
+    ///
+    /// The file system has no such locks, or the kernel has no memory for one.
     pub fn try_write(&self, range: Range) -> LockResult<bool> {
         self.set(libc::F_WRLCK, range)
     }
@@ -89,17 +93,29 @@ impl OfdLock {
     /// Write-locks `range` as soon as no other process has any of it: false if that takes
     /// longer than `limit`. Polled, since fcntl(2) cannot wait for a lock for a limited
     /// time.
+    ///
+    /// # Errors
+    ///
+    /// The file system has no such locks, or the kernel has no memory for one.
     pub fn write_within(&self, range: Range, limit: Duration) -> LockResult<bool> {
         poll(limit, || self.try_write(range))
     }
 
     /// The same with a read lock.
+    ///
+    /// # Errors
+    ///
+    /// The file system has no such locks, or the kernel has no memory for one.
     pub fn read_within(&self, range: Range, limit: Duration) -> LockResult<bool> {
         poll(limit, || self.try_read(range))
     }
 
     /// Tries to read-lock `range`, or turns our write lock on it into a read lock,
     /// without a gap.
+    ///
+    /// # Errors
+    ///
+    /// The file system has no such locks, or the kernel has no memory for one.
     pub fn try_read(&self, range: Range) -> LockResult<bool> {
         self.set(libc::F_RDLCK, range)
     }
@@ -117,11 +133,19 @@ impl OfdLock {
 
     /// Some lock of another description on `range`, not necessarily the lowest, clipped
     /// to `range`.
+    ///
+    /// # Errors
+    ///
+    /// The file system has no such locks, or the kernel has no memory for one.
     pub fn conflict(&self, range: Range) -> LockResult<Option<Conflict>> {
         self.ask(libc::F_WRLCK, range)
     }
 
     /// The same of tentative claims: a read lock is in the way of none but write locks.
+    ///
+    /// # Errors
+    ///
+    /// The file system has no such locks, or the kernel has no memory for one.
     pub fn tentative(&self, range: Range) -> LockResult<Option<Range>> {
         Ok(self
             .ask(libc::F_RDLCK, range)?
@@ -148,6 +172,10 @@ impl OfdLock {
 
     /// Waits until `range` can be locked as `held` says (F_OFD_SETLKW). False: a signal
     /// came first.
+    ///
+    /// # Errors
+    ///
+    /// The file system has no such locks, or the kernel has no memory for one.
     pub fn wait_for(&self, range: Range, held: Held) -> LockResult<bool> {
         let kind = if held == Held::Tentative {
             libc::F_WRLCK
@@ -168,11 +196,19 @@ impl OfdLock {
     /// The kernel answers with *some* conflict, so the parts left and right of each
     /// answer are asked about again. For each answer it walks past all locks of the file,
     /// so without a limit in time a scan of many takes the square of it.
+    ///
+    /// # Errors
+    ///
+    /// The file system has no such locks, or the kernel has no memory for one.
     pub fn conflicts(&self, range: Range, most: usize) -> LockResult<Scan> {
         self.scan(libc::F_WRLCK, range, most)
     }
 
     /// The same of those who are trying: the kernel itself passes by read locks.
+    ///
+    /// # Errors
+    ///
+    /// The file system has no such locks, or the kernel has no memory for one.
     pub fn tentative_locks(&self, range: Range, most: usize) -> LockResult<Scan> {
         self.scan(libc::F_RDLCK, range, most)
     }

@@ -34,6 +34,10 @@ pub enum Entered {
 }
 
 /// Waits until no other call of the users `uids` holds `byte`, and locks it.
+///
+/// # Errors
+///
+/// The lock file cannot be opened or locked.
 pub fn enter(lock_file: &LockFile, byte: Range, uids: &[u32]) -> Result<Entered, Failure> {
     let guard = lock_file.open()?;
     let (began, mut searched) = (Instant::now(), Instant::now());

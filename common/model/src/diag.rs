@@ -113,12 +113,20 @@ impl Diag {
 
 /// Writes an answer to standard output and makes sure that it has arrived. A full disk, a
 /// closed pipe or no standard output at all is a failure, never a panic.
+///
+/// # Errors
+///
+/// Standard output is closed, full or absent.
 pub fn print(text: &str) -> Result<(), Failure> {
     write(text.as_bytes()).map_err(|error| not_written(&error))
 }
 
 /// The same for a text that hands out no device: if its reader has seen enough (head(1)),
 /// this process ends by SIGPIPE without a word, as every filter does.
+///
+/// # Errors
+///
+/// Standard output is full or absent.
 pub fn show(text: &str) -> Result<(), Failure> {
     write(text.as_bytes()).map_err(|error| {
         if error.kind() == std::io::ErrorKind::BrokenPipe {

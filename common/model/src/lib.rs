@@ -3,7 +3,7 @@
 //! Start at `Inventory`, the node as plain data, and at `Failure`, the one type of all failures.
 //!
 //! Invariant: knows no lock, no setting and no NVML. Of this project `getgpu-linux` alone is among the dependencies.
-#![deny(missing_docs)]
+#![deny(missing_docs, clippy::missing_errors_doc)]
 
 pub mod batch;
 pub mod cpus;

@@ -8,6 +8,10 @@ const LONGEST: Duration = Duration::from_secs(10 * 365 * 24 * 3600);
 
 /// Reads a time: a bare number is seconds, as timeout(1) has it; else `1.5m`, `2h`, `1d`,
 /// `200ms`.
+///
+/// # Errors
+///
+/// The text is no time, or too long a one.
 pub fn time(text: &str) -> Result<Duration, String> {
     let text = text.trim();
     let bad = || format!("`{text}` is not a time; write 30 (seconds), 1.5m, 2h or 1d");
@@ -25,6 +29,10 @@ pub fn time_text(duration: Duration) -> String {
 
 /// Reads a size in bytes. Units are binary, as Slurm has them: `10G` is 10 x 2^30; `KiB`,
 /// `MB` and the like too.
+///
+/// # Errors
+///
+/// The text is no size, or too large a one.
 pub fn size(text: &str) -> Result<u64, String> {
     let text = text.trim();
     let bad = || format!("`{text}` is not a size; write 10G, 512M or a number of bytes");

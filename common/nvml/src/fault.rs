@@ -102,6 +102,10 @@ impl std::fmt::Display for Fault {
 }
 
 /// Calls `ask` again as often as its fault is worth it.
+///
+/// # Errors
+///
+/// The fault of the last attempt.
 pub fn with_retries<T>(mut ask: impl FnMut() -> Result<T, Fault>) -> Result<T, Fault> {
     let mut tried = 0;
     loop {
@@ -113,6 +117,10 @@ pub fn with_retries<T>(mut ask: impl FnMut() -> Result<T, Fault>) -> Result<T, F
 }
 
 /// Asks the wrapper, likewise; `call` is the function's name without its `nvml` prefix.
+///
+/// # Errors
+///
+/// The fault of the last attempt.
 pub fn ask<T>(
     call: &'static str,
     mut question: impl FnMut() -> Result<T, NvmlError>,

@@ -2,6 +2,7 @@
 //! becomes the user's program. `library` loads it, `raw` holds the calls that
 //! nvml-wrapper lacks, `session` walks GPUs and MIG devices, `usage` judges, `affinity`
 //! tells the CPUs, `health` whether a GPU is well, `gauges` how warm and busy a GPU is, `serve` answers requests.
+#![deny(clippy::missing_errors_doc)]
 
 mod affinity;
 mod answers;

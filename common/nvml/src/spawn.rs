@@ -15,6 +15,10 @@ use getgpu_linux::{descriptors, kill_and_reap, reap, sys};
 use getgpu_model::{Failure, Kind, reason};
 
 /// Forks a process that serves NVML requests.
+///
+/// # Errors
+///
+/// fork(2) failed, for lack of memory or processes; the driver is not at fault.
 pub fn fork_worker() -> Result<Worker, Failure> {
     // As with a holder that cannot be started: the machine lacks something now, not the
     // driver.

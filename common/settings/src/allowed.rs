@@ -73,6 +73,10 @@ fn matches(selector: &Selector, device: &Device) -> bool {
 
 /// The allowed list in force: the setting, else the file; `None` if there is neither, and
 /// then all are allowed.
+///
+/// # Errors
+///
+/// The file cannot be read, or others than its owner can write to it.
 pub fn allowed(settings: &Settings) -> Result<Option<DeviceList>, Failure> {
     if let Some(entries) = &settings.allowed {
         return Ok(Some(DeviceList::from(entries.iter().map(String::as_str))));

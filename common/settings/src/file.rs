@@ -71,6 +71,10 @@ pub(crate) struct Table {
 
 impl File {
     /// Reads `path`; `None` if there is no such file and it need not exist.
+    ///
+    /// # Errors
+    ///
+    /// It cannot be read, is not UTF-8, or is no TOML.
     pub fn read(path: &Path, must_exist: bool) -> Result<Option<Self>, Failure> {
         let text = bounded_read::read(path).and_then(|bytes| {
             String::from_utf8(bytes)
@@ -102,6 +106,10 @@ impl File {
     }
 
     /// Reads the text of a file that is at `path`.
+    ///
+    /// # Errors
+    ///
+    /// It is no TOML, or has a value of a kind that no setting has.
     pub fn parse(path: &Path, text: &str) -> Result<Self, Failure> {
         let source = Text { path, text };
         let table = DeTable::parse(text).map_err(|error| {

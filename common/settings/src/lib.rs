@@ -4,7 +4,7 @@
 //! what is in force.
 //!
 //! Invariant: knows no lock. It is not among the dependencies.
-#![deny(missing_docs)]
+#![deny(missing_docs, clippy::missing_errors_doc)]
 
 pub mod allowed;
 mod bounded_read;

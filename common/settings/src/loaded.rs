@@ -87,6 +87,11 @@ impl Loaded {
 
     /// Reads the system's and the user's file, with what they say for `program`. A
     /// missing file is fine, an unreadable or wrong one is not.
+    ///
+    /// # Errors
+    ///
+    /// A file cannot be read or trusted, is no TOML, or holds a value that the setting cannot
+    /// have.
     pub fn read(environment: &Environment, program: Option<&str>) -> Result<Self, Failure> {
         let mut loaded = Self::built_in();
         let callers = environment.system_file_must_exist;
@@ -202,6 +207,10 @@ impl Loaded {
 
     /// Puts what an option or a variable says in force; `typed` is its name as the user
     /// knows it.
+    ///
+    /// # Errors
+    ///
+    /// The setting cannot have this value.
     pub fn put(&mut self, key: &str, texts: &[String], typed: &str) -> Result<(), Failure> {
         let Some(known) = keys::find(key) else {
             return Ok(());
@@ -221,7 +230,11 @@ impl Loaded {
         }
     }
 
-    /// An error if a file holds keys that this version does not know.
+    /// The same, for a program whose user can mend the files.
+    ///
+    /// # Errors
+    ///
+    /// A file holds keys that this version does not know.
     pub fn strict(self) -> Result<Self, Failure> {
         match self.unknown.first() {
             None => Ok(self),

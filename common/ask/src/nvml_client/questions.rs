@@ -10,16 +10,31 @@ use getgpu_model::{CpuSet, Detail, Device, Failure, Gauge, Gpu, Health, Usage, U
 
 impl Client<'_> {
     /// nvmlDeviceGetCount_v2
+    ///
+    /// # Errors
+    ///
+    /// The process that asks NVML cannot be started, has ended, or has not answered within its
+    /// limit.
     pub fn count(&mut self) -> Result<u32, Failure> {
         self.ask(&NvmlRequest::Count)?
     }
 
     /// One GPU's MIG mode and slots; none if NVML does not answer for it.
+    ///
+    /// # Errors
+    ///
+    /// The process that asks NVML cannot be started, has ended, or has not answered within its
+    /// limit.
     pub fn gpu(&mut self, gpu: u32) -> Result<Option<Gpu>, Failure> {
         Ok(self.ask_gpu(gpu, &NvmlRequest::Gpu { gpu })?.ok())
     }
 
     /// One device; none if the slot is empty, or NVML does not answer for it.
+    ///
+    /// # Errors
+    ///
+    /// The process that asks NVML cannot be started, has ended, or has not answered within its
+    /// limit.
     pub fn device(
         &mut self,
         gpu: u32,
@@ -31,11 +46,21 @@ impl Client<'_> {
     }
 
     /// Who uses a device; unknown if NVML does not answer for it.
+    ///
+    /// # Errors
+    ///
+    /// The process that asks NVML cannot be started, has ended, or has not answered within its
+    /// limit.
     pub fn usage(&mut self, device: &Device, detail: Detail) -> Result<Usage, Failure> {
         Ok(self.usages_on(device.gpu, &[device], detail)?.remove(0))
     }
 
     /// The same for a device of which only the UUID is known.
+    ///
+    /// # Errors
+    ///
+    /// The process that asks NVML cannot be started, has ended, or has not answered within its
+    /// limit.
     pub fn usage_by_uuid(&mut self, uuid: &Uuid, detail: Detail) -> Result<Usage, Failure> {
         let devices = vec![uuid.into()];
         let told = self.ask(&NvmlRequest::Usages { devices, detail })??;
@@ -44,6 +69,11 @@ impl Client<'_> {
 
     /// Who uses each of these devices, in their order. The devices of one GPU that stand
     /// together are one question: for each device one costs a listing more than NVML does.
+    ///
+    /// # Errors
+    ///
+    /// The process that asks NVML cannot be started, has ended, or has not answered within its
+    /// limit.
     pub fn usages(&mut self, devices: &[&Device], detail: Detail) -> Result<Vec<Usage>, Failure> {
         let mut all = Vec::with_capacity(devices.len());
         for of_gpu in devices.chunk_by(|one, other| one.gpu == other.gpu) {
@@ -70,6 +100,11 @@ impl Client<'_> {
     }
 
     /// The health of a device, or why NVML does not answer for it.
+    ///
+    /// # Errors
+    ///
+    /// The process that asks NVML cannot be started, has ended, or has not answered within its
+    /// limit.
     pub fn health(&mut self, device: &Device) -> Result<Result<Health, Failure>, Failure> {
         let request = NvmlRequest::Health {
             device: device.into(),
@@ -79,6 +114,11 @@ impl Client<'_> {
 
     /// Whether the driver stays attached to a GPU that no process uses; none if NVML does not
     /// tell.
+    ///
+    /// # Errors
+    ///
+    /// The process that asks NVML cannot be started, has ended, or has not answered within its
+    /// limit.
     pub fn persistence(&mut self, gpu: u32) -> Result<Option<bool>, Failure> {
         let told = self.ask_gpu(gpu, &NvmlRequest::Persistence { gpu })?;
         Ok(told.unwrap_or_default())
@@ -104,12 +144,22 @@ impl Client<'_> {
     }
 
     /// Which CPUs are near the GPU of a device, or why NVML does not tell.
+    ///
+    /// # Errors
+    ///
+    /// The process that asks NVML cannot be started, has ended, or has not answered within its
+    /// limit.
     pub fn affinity(&mut self, uuid: &Uuid) -> Result<Result<CpuSet, Failure>, Failure> {
         let device = uuid.into();
         self.ask(&NvmlRequest::Cpus { device })
     }
 
     /// What GPUs do now, in the order of their indices here.
+    ///
+    /// # Errors
+    ///
+    /// The process that asks NVML cannot be started, has ended, or has not answered within its
+    /// limit.
     pub fn gauges(&mut self, gpus: &[u32], gauge: Gauge) -> Result<Vec<Option<u32>>, Failure> {
         let mut told = Vec::with_capacity(gpus.len());
         for gpu in gpus.iter().copied() {

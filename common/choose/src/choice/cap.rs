@@ -100,6 +100,10 @@ pub(crate) fn check_satisfiable(
 }
 
 /// Whether this user could have what is asked for now; takes nothing.
+///
+/// # Errors
+///
+/// The lock file cannot be read.
 pub fn allows(
     lock_file: &LockFile,
     probe: &OfdLock,

@@ -6,10 +6,9 @@
 use std::collections::{HashMap, HashSet};
 use std::time::{Duration, Instant};
 
-use crate::choice::cap::{Admission, Guard};
-pub use crate::choice::device_claim::Picked;
-pub use crate::choice::offer::ChoiceOutcome;
-use crate::choice::offer::{self, Offer, Rejected};
+use crate::choice::cap::Admission;
+use crate::choice::device_claim::Picked;
+use crate::choice::offer::{self, ChoiceOutcome, Claimed, Offer, Rejected};
 use crate::choice::policy::{Candidate, Preference};
 use crate::choice::round::Round;
 use crate::choice::sampling::SlotSampler;
@@ -32,15 +31,6 @@ const SHARE_PATIENCE: Duration = Duration::from_secs(1);
 /// How long a call that chooses several devices, or a part of one, waits for another such
 /// call. One that is stopped holds the others up so long.
 const GATE: Duration = Duration::from_secs(2);
-
-/// Free devices, claimed, as many as asked for, in the order of the node.
-#[derive(Debug)]
-pub struct Claimed {
-    /// The devices, each with its claim.
-    pub picked: Vec<Picked>,
-    /// Kept until the holder or the lease can be counted.
-    pub guard: Guard,
-}
 
 /// One choice of devices: it asks NVML about each device that it has claimed, and keeps those that are idle.
 pub struct Chooser<'a, 'n> {
@@ -245,6 +235,10 @@ impl Chooser<'_, '_> {
 
     /// Whether this user may have what is asked for; the guard keeps the user's other
     /// calls from counting meanwhile.
+    ///
+    /// # Errors
+    ///
+    /// The lock file cannot be read or locked.
     pub fn within_cap(&self, probe: &OfdLock, inventory: &Inventory) -> Result<Admission, Failure> {
         let Some(most) = self.request.cap() else {
             return Ok(Admission::Within(None));
@@ -309,6 +303,10 @@ impl Chooser<'_, '_> {
     }
 
     /// Why a device is not free, without trying it: for people.
+    ///
+    /// # Errors
+    ///
+    /// The lock file cannot be read, or NVML does not answer.
     pub fn check_unclaimed(
         &mut self,
         probe: &OfdLock,
@@ -352,6 +350,10 @@ impl Chooser<'_, '_> {
 
     /// Tries one device: a look that other calls do not see, the claim, and NVML last,
     /// while the claim keeps others away.
+    ///
+    /// # Errors
+    ///
+    /// The lock file cannot be locked, or NVML does not answer.
     pub fn try_device(
         &mut self,
         probe: &OfdLock,

@@ -20,6 +20,10 @@ pub struct Picked {
 }
 
 /// Claims what the request wants of `device`, or tells why not.
+///
+/// # Errors
+///
+/// The lock file cannot be read or locked.
 pub fn claim(
     lock_file: &LockFile,
     probe: &OfdLock,
@@ -45,6 +49,10 @@ pub fn claim(
 }
 
 /// Which units can be had now. Takes nothing.
+///
+/// # Errors
+///
+/// The lock file cannot be read.
 pub fn units(probe: &OfdLock, request: &Request, device: &Device) -> Result<Offer<Units>, Failure> {
     let span = Span::of(&device.uuid);
     let level = request.level();

@@ -3,7 +3,8 @@
 
 use getgpu_model::{Activity, Device, Failure, Usage};
 
-use super::chooser::Claimed;
+use super::cap::Guard;
+use super::device_claim::Picked;
 
 /// What can be had of one device.
 #[derive(Debug)]
@@ -66,6 +67,15 @@ pub fn objection(usage: Usage) -> Option<Rejected> {
         Activity::Unknown => Some(Rejected::Unknown(reason)),
         Activity::Unhealthy => Some(Rejected::Unhealthy(reason)),
     }
+}
+
+/// Free devices, claimed, as many as asked for, in the order of the node.
+#[derive(Debug)]
+pub struct Claimed {
+    /// The devices, each with its claim.
+    pub picked: Vec<Picked>,
+    /// Kept until the holder or the lease can be counted.
+    pub guard: Guard,
 }
 
 /// What came of an attempt to get devices: `D` is what was got, `N` why too few are free.

@@ -11,6 +11,10 @@ use super::{Filter, Outside};
 
 /// The devices to choose from, each with its place in the order of the node. Fewer than
 /// `count` is a failure that waiting cannot cure.
+///
+/// # Errors
+///
+/// There are fewer than `count`.
 pub fn candidates<'i>(
     filter: &Filter,
     inventory: &'i Inventory,

@@ -32,6 +32,10 @@ pub struct Queued {
 }
 
 /// The processes that wait, in the order in which they started.
+///
+/// # Errors
+///
+/// The lock file cannot be read.
 pub fn queued(probe: &OfdLock) -> Result<Vec<Queued>, Failure> {
     let region = layout::waiter_pids();
     let command_lines = CommandLines::start();

@@ -10,7 +10,8 @@ use nix::sys::signal::Signal;
 use super::lingering::{self, Prospect};
 use super::outlook::Outlook;
 use super::{Availability, NotServed, Seeker, Tried};
-use crate::choice::chooser::{ChoiceOutcome, Chooser, Claimed};
+use crate::choice::chooser::Chooser;
+use crate::choice::offer::{ChoiceOutcome, Claimed};
 use crate::choice::offer::{Offer, Rejected};
 use crate::choice::rejection_report::RejectionReport;
 use crate::choice::{cap, device_claim};
@@ -312,6 +313,10 @@ impl Seeker for Search<'_, '_> {
 }
 
 /// Which of these devices have room on the lock now for the request.
+///
+/// # Errors
+///
+/// The lock file cannot be read.
 pub fn availability<'d>(
     probe: &OfdLock,
     request: &Request,

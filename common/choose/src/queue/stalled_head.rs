@@ -14,6 +14,10 @@ const PAUSE: Duration = Duration::from_millis(1);
 
 /// What of `rooms`, asked again and again for `time`, has room all along; nothing as soon
 /// as it is less than `wanted`.
+///
+/// # Errors
+///
+/// That of `availability`.
 pub fn alone(
     mut availability: impl FnMut() -> Result<Vec<Uuid>, Failure>,
     wanted: usize,

@@ -171,6 +171,10 @@ fn bisect(
 }
 
 /// How many wait: in one queue, or in all.
+///
+/// # Errors
+///
+/// The lock file cannot be read.
 pub fn waiting(probe: &OfdLock, queue: Option<u32>) -> Result<usize, Failure> {
     let numbers = queue.map_or_else(layout::all_tickets, layout::ticket_range);
     count(probe, Some(numbers), MOST)

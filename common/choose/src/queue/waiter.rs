@@ -3,7 +3,7 @@
 //! other: those behind look for themselves, at what it has left alone for a second and
 //! more.
 
-use crate::choice::chooser::ChoiceOutcome;
+use crate::choice::offer::ChoiceOutcome;
 use std::time::{Duration, Instant};
 
 use super::keeping::KeepingTurn;
@@ -51,18 +51,30 @@ pub trait Seeker {
     /// What the search is for.
     type Found;
     /// What has room on the lock now. Takes nothing and does not ask NVML.
+    ///
+    /// # Errors
+    ///
+    /// The lock file cannot be read.
     fn availability(&mut self, probe: &OfdLock) -> Result<Availability, Failure>;
     /// How many of them are needed.
     fn wanted(&self) -> usize;
     /// How many there are in all, free or not.
     fn total(&self) -> usize;
     /// Tries those that `may` allows, and asks NVML about them.
+    ///
+    /// # Errors
+    ///
+    /// The lock file cannot be locked, or what waiting cannot cure.
     fn attempt(&mut self, may: &dyn Fn(&Uuid) -> bool) -> Result<Tried<Self::Found>, Failure>;
     /// Whether what is known of the node is so old that an attempt is due for that alone.
     fn stale(&self) -> bool {
         false
     }
     /// Whether devices are about to become free, since reservations linger.
+    ///
+    /// # Errors
+    ///
+    /// The lock file cannot be read.
     fn lingers(&mut self, _probe: &OfdLock) -> Result<bool, Failure> {
         Ok(false)
     }
@@ -75,6 +87,10 @@ pub trait Seeker {
     /// When those that are held may become free.
     fn outlook(&self, probe: &OfdLock) -> Outlook;
     /// Whether this user may have more now.
+    ///
+    /// # Errors
+    ///
+    /// The lock file cannot be read.
     fn may_have_more(&mut self, probe: &OfdLock) -> Result<bool, Failure>;
     /// The failure of having waited in vain.
     fn in_vain(&mut self, probe: &OfdLock, waited: Duration) -> Failure;
@@ -127,6 +143,10 @@ pub struct Waiter<'l, S: Seeker> {
 
 impl<'l, S: Seeker> Waiter<'l, S> {
     /// Takes a place in the queue.
+    ///
+    /// # Errors
+    ///
+    /// The lock file cannot be opened or locked.
     pub fn new(
         lock_file: &'l LockFile,
         queue: u32,
@@ -159,6 +179,10 @@ impl<'l, S: Seeker> Waiter<'l, S> {
     }
 
     /// Waits until served, or until the time has run out.
+    ///
+    /// # Errors
+    ///
+    /// The time has run out, or what waiting cannot cure.
     pub fn wait(mut self) -> Result<S::Found, Failure> {
         let result = self.served();
         self.progress.end(result.is_ok());

@@ -54,6 +54,10 @@ pub struct Request {
 
 impl Request {
     /// Reads lists and grant. `ignore_grant`: as if CUDA_VISIBLE_DEVICES were not set.
+    ///
+    /// # Errors
+    ///
+    /// The job was given no GPU, or a list of devices cannot be read.
     pub fn new(
         settings: &Settings,
         environment: &Environment,
@@ -80,6 +84,10 @@ impl Request {
 
     /// The same for a listing: to a job that was given no GPU the pool is empty, which is
     /// no failure.
+    ///
+    /// # Errors
+    ///
+    /// A list of devices cannot be read.
     pub fn listed(
         settings: &Settings,
         environment: &Environment,

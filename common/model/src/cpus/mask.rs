@@ -15,6 +15,10 @@ const MOST_WORDS: usize = WORDS << 10;
 
 /// The mask of the first thread of process `pid`; 0 stands for this thread. Inherited
 /// over execve(2).
+///
+/// # Errors
+///
+/// There is no such process, or this one may not ask.
 pub fn of_process(pid: i32) -> io::Result<CpuSet> {
     let mut words: Vec<c_ulong> = vec![0; WORDS];
     loop {
@@ -42,6 +46,10 @@ pub fn of_process(pid: i32) -> io::Result<CpuSet> {
 
 /// Has this thread run on these CPUs only. EINVAL: none of them is in its cpuset; EPERM:
 /// not allowed here (some containers).
+///
+/// # Errors
+///
+/// The cgroup of this process allows none of these CPUs.
 pub fn set(cpus: &CpuSet) -> io::Result<()> {
     let words = cpus.words();
     // SAFETY: the kernel reads the length given; CPUs behind it are taken for not in the
