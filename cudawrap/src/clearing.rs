@@ -8,8 +8,8 @@ use std::path::Path;
 
 use getgpu_model::Diag;
 
-/// The name of a program that clears the environment, which of its words it needs for that
-/// (any of them; none: it always does), and how it goes behind it.
+/// A program that clears the environment: its name, the arguments of which one makes it do so
+/// (empty: it always does), and the order of words that works.
 const CLEARING: &[(&str, &[&str], &str)] = &[
     ("tox", &[], "in tox.ini: commands = cudawrap -- pytest"),
     ("sudo", &[], "sudo -u USER cudawrap -- ./app"),

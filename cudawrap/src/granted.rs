@@ -32,9 +32,9 @@ pub enum Named {
     TooLarge(Failure),
 }
 
-/// Leases named devices for the call's program. An own reservation that covers them all,
-/// or a lease of an ancestor, is used as far as it goes; any other reservation or lease on
-/// the units that are wanted keeps them from us.
+/// Leases named devices for the call's program. If a reservation of this user or a lease of an
+/// ancestor covers all of them, the lease is taken inside it. Any other reservation or lease on
+/// the wanted units makes the result `Taken`.
 pub fn lease(
     call: &CudawrapCall<'_>,
     request: &mut Request,
@@ -43,8 +43,8 @@ pub fn lease(
     let (mut used, mut looked) = (Vec::new(), false);
     loop {
         let named = lease_once(call, request, devices)?;
-        // Two programs of one script meet on a reservation while a second one of the
-        // script is unused: that one is found now.
+        // Two programs of one script may try the same reservation while the script has a
+        // second one that is unused. The next attempt finds the second one.
         match (&named, holder(request)) {
             (Named::Taken(..), Some(pid)) if !used.contains(&pid) => used.push(pid),
             (Named::Taken(..), _) if !looked => {
@@ -111,7 +111,7 @@ fn lease_once(
             NamedPart::None(why) => return Ok(why),
         }
     }
-    // Its number is for the lease, which is to lie as low as it can.
+    // Closed first, so that the lease can have its low descriptor number.
     drop(probe);
     let lease = Lease::confirm(call, request, claims, &inherited)?;
     Ok(Named::Leased(lease))
@@ -230,8 +230,8 @@ impl NamedDevice<'_> {
             .hint("a fraction, such as --share 1/2, fits every device")
     }
 
-    /// A share of what we own, or of what the leases and reservations of others leave of the
-    /// device, among calls that take theirs at this moment.
+    /// Claims a share of the units that this process owns, or else of the units that others
+    /// leave free. Tries again while other calls hold tentative claims there.
     fn part(&self) -> Result<Option<Claim>, Failure> {
         let began = Instant::now();
         loop {

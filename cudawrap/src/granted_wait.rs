@@ -13,7 +13,7 @@ use crate::call::CudawrapCall;
 use crate::choose::uuids;
 use crate::granted::{Named, first_holder, lease, taken};
 
-/// How often a waiter looks whether the devices have become its own.
+/// How often a waiter looks whether it owns the devices by now.
 const RELOOK: Duration = Duration::from_secs(1);
 
 /// A waiter for the devices that the grant names.
@@ -21,7 +21,7 @@ pub struct WantedDevices<'a> {
     pub call: &'a CudawrapCall<'a>,
     pub request: Request,
     pub devices: Vec<Device>,
-    /// When it was last read which of them this call owns.
+    /// When this call last read which of the devices it owns.
     looked: Instant,
 }
 

@@ -88,8 +88,8 @@ fn is_text(path: &Path) -> bool {
     !first_line.contains(&0)
 }
 
-/// Never passed on twice: a lease is by the first, as getenv(3) has it, and interpreters
-/// read the last.
+/// Variables that are passed on once at most. If the environment sets one twice, the lease goes
+/// by the first, as getenv(3) does, but some interpreters read the last.
 const ONCE: &str = "CUDA_VISIBLE_DEVICES";
 
 /// The inherited environment with some variables replaced in their places, or added at

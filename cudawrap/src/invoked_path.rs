@@ -8,8 +8,8 @@ use std::path::{Path, PathBuf};
 
 use getgpu_linux::{Chain, Identity, PREFIX, directories, identity, is_cudawrap, procfs};
 
-/// Ourselves: as the kernel has it, and as the path of /proc/self/exe leads to, which
-/// valgrind answers for the program it runs.
+/// The files that are this executable: the one that the kernel runs, and the one that the path of
+/// /proc/self/exe leads to. They differ under valgrind, which answers for the program it runs.
 #[derive(Clone, Debug)]
 pub struct Ourselves(Vec<Identity>);
 
@@ -44,8 +44,8 @@ impl Ourselves {
     }
 }
 
-/// Started as `CUDAWRAP_x` (a wrap in progress): `x` beside it, for every hop that is
-/// called so, last first.
+/// While a path is being wrapped, this executable may be started as `CUDAWRAP_x`. For each link on
+/// the way that has such a name, the last one first: `x` beside it.
 pub fn unprefixed(chain: &Chain) -> impl Iterator<Item = PathBuf> {
     chain.hops.iter().rev().filter_map(|hop| {
         let name = hop

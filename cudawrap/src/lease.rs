@@ -22,7 +22,7 @@ use crate::call::CudawrapCall;
 #[derive(Debug)]
 pub struct Lease {
     held: Vec<OwnedFd>,
-    /// Whether there are others among them than those of the lock.
+    /// Whether other descriptors than those of the lock are among them, such as one of MPS.
     carries: bool,
     /// The smallest part of a device that is leased: 1.0 is a whole one.
     pub part: f64,
@@ -63,7 +63,7 @@ impl Lease {
                 for description in std::iter::once(&low).chain(&high) {
                     signature.hold(description, &claims, inherited)?;
                 }
-                // Their numbers are for what is inherited.
+                // Closed first, so that the inherited descriptors can have these numbers.
                 drop(claims);
                 let high = high.map(OfdLock::into_fd);
                 let high = high.and_then(|high| highest(&high));

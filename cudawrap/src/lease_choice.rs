@@ -104,8 +104,8 @@ fn lease_in_turn(
     if ahead == 0 || !waits {
         let named = granted::lease(call, &mut wanted.request, devices)?;
         if !(waits && matches!(named, Named::Taken(..))) {
-            // What was reserved for this call was idle then; NVML has not
-            // been asked about what it only names.
+            // When the caller reserved a device, NVML showed it idle. NVML was not asked
+            // about a device that is only named, so others may run there.
             let request = &wanted.request;
             if request.cover.is_none() && request.filter.share.is_none() {
                 tell_of_others(call, &named, devices);
@@ -128,8 +128,8 @@ fn tell_of_others(call: &CudawrapCall<'_>, named: &Named, devices: &[Device]) {
     }
 }
 
-/// Fails for the sake of those who wait, unless the head of the queue leaves the devices
-/// alone.
+/// Fails because others wait for the same devices, unless the head of the queue is stalled
+/// and leaves them alone.
 fn yield_to_queue(
     wanted: &mut WantedDevices<'_>,
     probe: &OfdLock,

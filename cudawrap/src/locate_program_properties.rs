@@ -31,7 +31,7 @@ enum Thing {
     Link(Option<usize>, usize),
     /// To our executable.
     ToUs,
-    /// To a cudawrap that is not ours.
+    /// To another cudawrap.
     ToOther,
 }
 
@@ -64,7 +64,7 @@ fn lay(root: &Path, at: &Path, thing: &Thing) {
     }
 }
 
-/// A path as somebody may have typed it: below one of the directories, or a name alone,
+/// A path as a user may have typed it: below one of the directories, or a name alone,
 /// or anything.
 fn typed() -> impl Strategy<Value = (Option<usize>, String)> {
     let name = prop_oneof![8 => prop::sample::select(NAMES.to_vec()).prop_map(str::to_owned), 1 => "[a-z/.]{0,6}"];

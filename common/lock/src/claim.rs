@@ -162,8 +162,7 @@ impl Claim {
         &self.spec.units
     }
 
-    /// Who has the other side, confirmed; waits for at most 200 ms while it is only
-    /// tentative.
+    /// What others hold on the other side. Waits for at most 200 ms while that is only tentative.
     ///
     /// # Errors
     ///
@@ -183,10 +182,10 @@ impl Claim {
         }
     }
 
-    /// Who chose inside these units at the same time; waits for at most 200 ms while that
-    /// is only tentative. Leases inside hold the lease range too, so what is left to look
-    /// at are reservations. `own`: what is reserved inside by the reservation that gives
-    /// this call these units.
+    /// What others have reserved inside these units at the same time. Waits for at most 200 ms
+    /// while that is only tentative. Leases inside need no look, since they hold the lease range
+    /// too. `own`: the units that the reservation which covers this call holds inside itself;
+    /// they are left out.
     ///
     /// # Errors
     ///
@@ -231,8 +230,8 @@ impl Claim {
                 ));
             }
         }
-        // The enclosing part may end before this claim. It cannot be locked only while
-        // another call tries in vain.
+        // What encloses this claim may end before it, so its units are locked too. That fails
+        // only for a moment, while another call tries to claim them and cannot.
         let around = match (self.spec.side, self.spec.level) {
             (Side::Reservation, Level::Inner { .. }) => Some(self.span.reservation()),
             (Side::Lease, Level::Inner { reserved: false }) => Some(self.span.lease()),
@@ -266,8 +265,8 @@ pub fn confirm_all(
     let uid = namespaces::host_uid(user);
     for claim in &claims {
         claim.confirm()?;
-        // Never without a name, not even until the holder writes it down: it is counted,
-        // and others may have to keep away.
+        // Signed at once, and not only when the holder starts: max_per_user counts it by this
+        // name, and others recognize whose reservation it is.
         sign(&claim.description, claim.spec.side, claim.span, uid, None);
     }
     let mut claims = claims;
@@ -294,7 +293,8 @@ pub fn sign(description: &OfdLock, side: Side, span: Span, host_uid: u32, pid: O
     }
 }
 
-/// Joins a confirmed claim that is our own already: both then hold it.
+/// Read-locks units that an ancestor leases already, so that both hold them. False if that lease
+/// has ended and another call has the units.
 ///
 /// # Errors
 ///

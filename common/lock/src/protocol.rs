@@ -11,7 +11,7 @@ pub(crate) enum Region {
     Own,
     /// The side that excludes it.
     Other,
-    /// The lease of the outer level, for who chooses inside a reservation.
+    /// The lease of the outer level, for a call that chooses inside a reservation.
     OuterLease,
 }
 
@@ -19,7 +19,7 @@ pub(crate) enum Region {
 pub(crate) trait Locks {
     /// What can go wrong.
     type Error;
-    /// Tries to write-lock; none: it is locked, else what is in the way.
+    /// Tries to write-lock. `None` on success, else the conflicting lock.
     fn write(&mut self, region: Region) -> Result<Option<Held>, Self::Error>;
     /// What others hold there.
     fn conflict(&mut self, region: Region) -> Result<Option<Held>, Self::Error>;

@@ -107,7 +107,7 @@ fn choose(replay: &mut Replay<'_>, kind: Kind) -> Result<(), Stop> {
         let mut again = Vec::new();
         for device in left {
             replay.device = device;
-            // The look that nobody sees, at both sides.
+            // The look at both sides, which takes no lock.
             let seen = [
                 replay.conflict(Region::Own)?,
                 replay.conflict(Region::Other)?,
@@ -248,8 +248,8 @@ fn steps(world: &World, kinds: &[Kind], patient: bool) -> Vec<World> {
     worlds
 }
 
-/// Explores everything; gives the number of worlds. With `patient` nobody crashes or runs
-/// out of patience, and then somebody gets a device; without it anything may happen at
+/// Explores every interleaving; gives the number of worlds. With `patient` no process crashes or
+/// runs out of patience, and then one of them gets a device; without it any process may crash at
 /// any step.
 fn explore(kinds: &[Kind], patient: bool) -> usize {
     let first = World {

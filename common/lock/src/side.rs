@@ -34,12 +34,12 @@ impl Side {
 /// Among whom a device is claimed.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Level {
-    /// Everybody on the node.
+    /// All users of the node.
     Outer,
-    /// Those who choose inside what is theirs already: under a reservation of their own,
+    /// The calls that choose inside units they own already: under a reservation of the user, or
     /// else under an ancestor's lease.
     Inner {
-        /// It is a reservation, so the lease of the outer level is free for one of them.
+        /// They own it by a reservation, so one of them can have the lease of the outer level.
         reserved: bool,
     },
 }

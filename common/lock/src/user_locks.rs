@@ -18,8 +18,8 @@ const PATIENCE: Duration = Duration::from_secs(60);
 const PAUSE: Duration = Duration::from_millis(2);
 /// Between two searches for the process that holds the byte.
 const SEARCH: Duration = Duration::from_millis(250);
-/// So long all searches must find no process: one that the byte goes to from another call
-/// of the user may just have been passed when it gets it.
+/// How long all searches must find no process of the user before the byte counts as held by
+/// another user: one scan of /proc can miss a call that has just taken the byte.
 const STRANGER: Duration = Duration::from_secs(5);
 
 /// What came of waiting for one's turn.

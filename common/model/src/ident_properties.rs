@@ -19,7 +19,7 @@ fn hex() -> impl Strategy<Value = String> {
     "[0-9a-fA-F]{8}(-[0-9a-fA-F]{4}){3}-[0-9a-fA-F]{12}"
 }
 
-/// A valid entry as somebody may type it, and what it means.
+/// A valid entry as a user may type it, and what it means.
 pub(crate) fn valid() -> impl Strategy<Value = (String, Selector)> {
     let uuid = |text: String| Selector::Full(Uuid(text));
     prop_oneof![

@@ -21,8 +21,8 @@ use super::proc_scanner::ProcScanner;
 use super::process_match::{MatchedProcess, key};
 use super::snapshot::Snapshot;
 
-/// Between two looks while the reservation lingers, or while another process than a
-/// program keeps it.
+/// Pause between two looks while the reservation lingers, or while a process keeps it that is
+/// no program on the device.
 const LOOK: Duration = Duration::from_millis(200);
 
 /// Between two looks at the descendants of a program, at first and at most.
@@ -35,8 +35,8 @@ const CLOSELY: Duration = Duration::from_millis(20);
 /// Holds the reservation as the command line says.
 pub fn run(args: &HolderArgs) -> i32 {
     let _ = nix::sys::prctl::set_name(c"getgpu-hold");
-    // In front of the lock, so that it is closed behind it: a starter that could not print
-    // waits for its end, and then the device is free.
+    // Declared before the lock, so that it is dropped after it: a starter that could not print
+    // waits until this end is closed, and then the device is free.
     let mut starter = File::from(sys::own_fd(detached::STARTER_FD));
     let lock = HeldLock::new(args, OfdLock::new(sys::own_fd(detached::LOCK_FD)));
     sign_in(args, &lock);
@@ -163,12 +163,12 @@ impl Reservation<'_> {
         }
     }
 
-    /// Looks at the caller's processes if the caller, or a child of it, is another program
-    /// than before printing; `closely`: at nothing else.
+    /// Looks at the caller's processes if the caller, or a child of it, has become another
+    /// program since before printing. `closely`: leaves all other processes out.
     fn look_for_program(&mut self, closely: bool) -> MatchedProcess {
         let changed = match (&self.before, Snapshot::of(self.caller)) {
             (Some(before), Some(now)) => now.shows_more_than(before),
-            // Too many children for snapshots.
+            // The caller has too many children to compare them each time.
             _ => !closely,
         };
         match (changed, closely) {

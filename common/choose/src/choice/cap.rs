@@ -9,8 +9,8 @@ use getgpu_lock::{
 };
 use getgpu_model::{Failure, Inventory, Kind, UNITS, Units};
 
-/// The user's own byte, kept from counting until the holder or the lease stands, which
-/// is counted then: meanwhile no other call of the user counts.
+/// The lock on the user's byte. It is held until the new lease or reservation is visible, so that
+/// two calls cannot both pass the limit.
 pub type Guard = Option<OfdLock>;
 
 /// What a user holds.

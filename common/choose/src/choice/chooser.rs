@@ -29,7 +29,7 @@ const PATIENCE: Duration = Duration::from_millis(100);
 /// another one's tentative claim.
 const SHARE_PATIENCE: Duration = Duration::from_secs(1);
 /// How long a call that chooses several devices, or a part of one, waits for another such
-/// call. One that is stopped holds the others up so long.
+/// call. A call that is stopped delays the others by this time.
 const GATE: Duration = Duration::from_secs(2);
 
 /// One choice of devices: it asks NVML about each device that it has claimed, and keeps those that are idle.
@@ -67,8 +67,8 @@ impl Chooser<'_, '_> {
             let Some(gpu) = known.get(&slot.gpu).and_then(Option::as_ref) else {
                 continue;
             };
-            // Whether a whole GPU is to be had where MIG devices come first needs a look at all,
-            // and to touch one GPU after the other for nothing can take seconds each.
+            // With type auto a whole GPU is chosen only if no MIG device exists, which a look at
+            // the whole node tells; going on here may touch GPUs in vain, seconds each.
             if !gpu.mig && self.request.filter.kind == Type::Auto {
                 return Ok(None);
             }

@@ -15,7 +15,7 @@ pub struct KeepingTurn<'l> {
     lock_file: &'l LockFile,
     place: Ticket,
     marks: Option<Marks>,
-    /// Whether those behind may pass.
+    /// Whether this waiter lets those behind it pass.
     aside: bool,
 }
 
@@ -30,8 +30,8 @@ impl<'l> KeepingTurn<'l> {
         }
     }
 
-    /// Whether it is this waiter's turn, who is the first of its own queue. Who has nothing
-    /// that is `keepable` lets those behind pass.
+    /// Whether it is this waiter's turn. Only the head of its own queue may ask. A waiter without
+    /// `keepable` devices lets those behind it pass.
     ///
     /// # Errors
     ///

@@ -15,8 +15,8 @@ use getgpu_model::{Device, Failure, Inventory, Units};
 
 /// How much longer than `linger` a call waits for a lingering reservation.
 pub const MARGIN: Duration = Duration::from_millis(500);
-/// How long a plain reservation of the own user counts as lingering, and one that is held
-/// for a process that has exited: its holder may be about to see that exit.
+/// How long a call waits for a plain reservation of its user, and for one that is held for a
+/// process that has exited: the holder may be about to notice that exit.
 pub(crate) const NOTICE: Duration = Duration::from_millis(300);
 
 /// Whether devices are about to become free.

@@ -1,6 +1,6 @@
-//! What a waiter says: on a terminal one line that is written anew, otherwise one at the
-//! start and one at the end. Who is served at once says nothing, and so does a wrapped
-//! program without a terminal.
+//! What a waiter prints: on a terminal one line that is updated in place, otherwise one line at
+//! the start and one at the end. A call that is served at once prints nothing, and so does a
+//! wrapped program without a terminal.
 
 use std::io::IsTerminal;
 use std::time::{Duration, Instant};
@@ -10,7 +10,7 @@ use getgpu_lock::kept::Count;
 use getgpu_model::{Diag, Verbosity};
 use getgpu_settings::Settings;
 
-/// Between two lines on a terminal, in which waiters ahead may have been served.
+/// How often the line on a terminal is updated at most.
 const REPAINT: Duration = Duration::from_millis(250);
 
 /// How a waiter stands.

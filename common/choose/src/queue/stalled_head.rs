@@ -6,14 +6,13 @@ use std::time::{Duration, Instant};
 
 use getgpu_model::{Failure, Uuid};
 
-/// So long a device has room and is not even claimed tentatively before it counts as left
-/// alone.
+/// A device counts as left alone after it had room, without even a tentative claim, for this time.
 pub const ALONE: Duration = Duration::from_millis(1300);
 /// Between two looks: a tentative claim lasts for some milliseconds at least.
 const PAUSE: Duration = Duration::from_millis(1);
 
-/// What of `rooms`, asked again and again for `time`, has room all along; nothing as soon
-/// as it is less than `wanted`.
+/// Asks for the devices with room for `time`, and gives those that had room at every look. Stops
+/// with none as soon as they are fewer than `wanted`.
 ///
 /// # Errors
 ///

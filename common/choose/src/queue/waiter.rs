@@ -17,21 +17,21 @@ use getgpu_settings::Wait;
 
 /// Between two looks of the head, and of the others for each who waits before them.
 const POLL: Duration = Duration::from_millis(10);
-/// The same while the queue moves: of many devices that become free one after the other none
-/// is to wait for a head that has not noticed that it is one.
+/// The same while the queue moves: when many devices become free one after the other, each new
+/// head has to notice quickly that it is one.
 const POLL_WHILE_MOVING: Duration = Duration::from_millis(2);
-/// So long after a change of place the queue counts as moving.
+/// The queue counts as moving for this time after a waiter's place has changed.
 const MOVING: Duration = Duration::from_secs(1);
 /// Between two looks at most.
 const SELDOM: Duration = Duration::from_secs(1);
-/// Between two searches of the second for devices that the head leaves alone; for as long
-/// they are left to each one before.
+/// The second in the queue searches this often for devices that the head leaves alone; the third
+/// half as often, and so on, so that those before it can have them first.
 const STALLED: Duration = Duration::from_secs(1);
-/// All further behind search as if they had this place.
+/// Waiters behind this place search as often as the one at it.
 const FURTHEST: u32 = 5;
-/// So long the outlook on a terminal counts.
+/// How long an outlook that is shown on a terminal is not computed anew.
 const OUTLOOK: Duration = Duration::from_secs(10);
-/// Between two counts of what a user holds who has as many as one may have.
+/// Pause between two counts of what a user at the limit holds.
 const ASIDE: Duration = Duration::from_millis(250);
 
 /// Devices that an attempt has not got.
@@ -253,7 +253,7 @@ impl<'l, S: Seeker> Waiter<'l, S> {
         let wanted = self.seeker.wanted();
         let (ticket, seeker, probe) = (&self.ticket, &mut self.seeker, &self.probe);
         let free = || {
-            // Whose turn it is now has better to do.
+            // The head tries devices itself and needs no search.
             if ticket.is_head()? {
                 return Ok(Vec::new());
             }
