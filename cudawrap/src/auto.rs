@@ -8,7 +8,7 @@ use std::path::Path;
 use std::time::Duration;
 
 use getgpu_auto::Message;
-use getgpu_choose::find_lock_file;
+use getgpu_choose::{LockWarning, find_lock_file};
 use getgpu_linux::{OwnLock, procfs::fdinfo, sys};
 use getgpu_lock::ownership_proof;
 use getgpu_model::{Diag, Failure, Kind, Verbosity, Visible};
@@ -168,6 +168,6 @@ fn already_leased(
     let Some(uuid) = visible.single_uuid() else {
         return Ok(false);
     };
-    let lock_file = find_lock_file(settings, environment, diag, true)?;
+    let lock_file = find_lock_file(settings, environment, diag, LockWarning::Omit)?;
     Ok(!ownership_proof::leased(locks, &lock_file, uuid).is_empty())
 }

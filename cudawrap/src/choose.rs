@@ -3,7 +3,9 @@
 //! exits before a claim is confirmed.
 
 use getgpu_ask::Node;
-use getgpu_choose::{Chooser, Claimed, Decision, Observer, Picked, Request, Selected, Selection};
+use getgpu_choose::{
+    Chooser, Claimed, Decision, Observer, Obstacle, Picked, Request, Selected, Selection,
+};
 use getgpu_lock::Side;
 use getgpu_model::{
     Detail, Device, Failure, Inventory, Kind, Share, Uuid, Visible, usable_together,
@@ -320,15 +322,14 @@ impl Observer for Together<'_> {
         check_together(&devices, inventory)
     }
 
-    fn hint(&self, queue: bool) -> String {
+    fn hint(&self, obstacle: Obstacle) -> String {
         if let Some(hint) = waiting::hint_for_ranks(self.call, self.pool, self.request) {
             return hint;
         }
         let wait = self.call.how_to_wait();
-        if queue {
-            wait.into()
-        } else {
-            format!("getgpu --list shows who holds what; {wait}")
+        match obstacle {
+            Obstacle::Queue => wait.into(),
+            Obstacle::NoneFree => format!("getgpu --list shows who holds what; {wait}"),
         }
     }
 }

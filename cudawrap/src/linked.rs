@@ -7,7 +7,7 @@ use std::ffi::OsString;
 use std::path::Path;
 use std::time::Instant;
 
-use getgpu_choose::{Request, find_lock_file, pool};
+use getgpu_choose::{LockWarning, Request, find_lock_file, pool};
 use getgpu_linux::program_name;
 use getgpu_lock::LockFile;
 use getgpu_model::{Diag, Failure, Visible, visible::hides_all};
@@ -44,7 +44,7 @@ fn prepare(program: &Path, diag: &Diag) -> Result<LaunchSpec, Failure> {
     let environment = Environment::of_process();
     let settings = settings(&environment, program, diag).map(|loaded| loaded.settings);
     if switch(options::disabled(), diag) {
-        // Also where the settings are wrong: that is what it is for.
+        // Before the settings are checked: CUDAWRAP_DISABLE is the way around wrong ones.
         return Ok(LaunchSpec {
             argv0: settings.map(|settings| settings.argv0).unwrap_or_default(),
             ..LaunchSpec::unchanged()
@@ -66,7 +66,7 @@ fn prepare(program: &Path, diag: &Diag) -> Result<LaunchSpec, Failure> {
 pub fn settings(environment: &Environment, program: &Path, diag: &Diag) -> Result<Loaded, Failure> {
     let mut loaded = Loaded::read(environment, Some(&program_name(program)))?;
     for unknown in std::mem::take(&mut loaded.unknown) {
-        // An old wrapper survives a newer file.
+        // An older cudawrap goes on with a file that a newer version has settings in.
         diag.remark(&unknown);
     }
     options::variables(&mut loaded)?;
@@ -143,15 +143,15 @@ fn switch(read: Result<bool, Failure>, diag: &Diag) -> bool {
     })
 }
 
-/// The lock file. Where it cannot be used and there is no GPU either, that is what failed:
-/// there is nothing to lock.
+/// The lock file. If it cannot be used and the node has no GPU either, the failure is that of the
+/// GPU, since there is nothing to lock.
 fn lock_file(
     settings: &Settings,
     environment: &Environment,
     request: &Request,
     diag: &Diag,
 ) -> Result<LockFile, Failure> {
-    find_lock_file(settings, environment, diag, true).map_err(|failure| {
+    find_lock_file(settings, environment, diag, LockWarning::Omit).map_err(|failure| {
         let pool = helper::node(settings).ask(|node| {
             let inventory = node.inventory(request.look())?;
             pool::candidates(&request.filter, &inventory, request.count).map(drop)

@@ -8,7 +8,7 @@ use std::ffi::{OsStr, OsString};
 use std::path::Path;
 use std::time::Instant;
 
-use getgpu_choose::{Request, find_lock_file};
+use getgpu_choose::{LockWarning, Request, find_lock_file};
 use getgpu_model::{Diag, Failure, Verbosity, Visible, exit};
 use getgpu_settings::{Environment, Loaded};
 
@@ -81,7 +81,7 @@ fn prepare(options: &CudawrapOptions, program: &Path, diag: &Diag) -> Result<Lau
         mps::check(settings, &request)?;
     }
     let typed = options.typed.running.tag.clone();
-    let lock_file = find_lock_file(settings, &environment, diag, false)?;
+    let lock_file = find_lock_file(settings, &environment, diag, LockWarning::Print)?;
     let call = CudawrapCall {
         settings,
         environment: &environment,

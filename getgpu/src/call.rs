@@ -5,7 +5,7 @@ use getgpu_model::lease_tag;
 use std::time::Instant;
 
 use getgpu_ask::Node;
-use getgpu_choose::{Request, find_lock_file, syslog};
+use getgpu_choose::{LockWarning, Request, find_lock_file, syslog};
 use getgpu_lock::{LockFile, Role};
 use getgpu_model::{Diag, Failure, Kind};
 use getgpu_nvml::spawn;
@@ -42,7 +42,7 @@ pub fn carry_out(
     put_options(options, environment, &mut loaded)?;
     let loaded = loaded.strict()?;
     let settings = &loaded.settings;
-    let lock_file = || find_lock_file(settings, environment, diag, false);
+    let lock_file = || find_lock_file(settings, environment, diag, LockWarning::Print);
     match &options.action {
         Action::Release(name) => {
             let device_at = |index| {

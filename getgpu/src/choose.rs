@@ -3,7 +3,8 @@
 
 use getgpu_ask::Node;
 use getgpu_choose::{
-    Chooser, Claimed, Decision, Observer, Picked, Queueing, Rejected, Request, Selected, Selection,
+    Chooser, Claimed, Decision, Observer, Obstacle, Picked, Queueing, Rejected, Request, Selected,
+    Selection,
 };
 use getgpu_lock::{OfdLock, Side};
 use getgpu_model::{Device, Failure, Inventory, usable_together};
@@ -146,7 +147,7 @@ impl Observer for Explained<'_> {
         );
     }
 
-    fn hint(&self, _queue: bool) -> String {
+    fn hint(&self, _obstacle: Obstacle) -> String {
         HINT.into()
     }
 }

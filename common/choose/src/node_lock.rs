@@ -8,8 +8,16 @@ use getgpu_lock::{HOST_LOCK, LockFile};
 use getgpu_model::{Failure, Kind};
 use getgpu_settings::{Environment, Settings, Unshared};
 
-/// Finds the lock and says, where it is not the host's, what that means. `quiet`: a
-/// wrapped program says nothing.
+/// Whether a line says what it means that a lock is not the host's.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum LockWarning {
+    /// It does.
+    Print,
+    /// It does not: the user of a wrapped program may not know of any lock.
+    Omit,
+}
+
+/// Finds the lock. If it is not the host's, a line says what that means.
 ///
 /// # Errors
 ///
@@ -18,14 +26,14 @@ pub fn find_lock_file(
     settings: &Settings,
     environment: &Environment,
     diag: &getgpu_model::Diag,
-    quiet: bool,
+    warning: LockWarning,
 ) -> Result<LockFile, Failure> {
     let lock_file = LockFile::find(environment.lock.clone(), settings.lock.clone())?;
     let private = lock_file.origin == LockOrigin::Private;
     // In a container a private lock is the container's: what the site says of locks that
     // are not the host's holds for it too.
     if private && namespaces::host_pids() {
-        if !quiet && settings.unshared != Unshared::Quiet {
+        if warning == LockWarning::Print && settings.unshared != Unshared::Quiet {
             diag.warn(&format!(
                 "no /run/getgpu on this node: {} excludes only your own programs",
                 lock_file.path.display()
@@ -45,7 +53,7 @@ pub fn find_lock_file(
     if settings.unshared == Unshared::Fail {
         return Err(Failure::new(Kind::LockPlace, text).hint(hint));
     }
-    if !quiet {
+    if warning == LockWarning::Print {
         diag.warn(&text);
         diag.hint(&hint);
     }

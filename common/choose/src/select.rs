@@ -95,6 +95,15 @@ struct NotNow {
     rejected: Vec<(Device, Rejected)>,
 }
 
+/// What keeps a call from a device.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Obstacle {
+    /// Others wait for the same devices.
+    Queue,
+    /// Too few devices of the pool are free.
+    NoneFree,
+}
+
 /// What a program adds to a selection.
 pub trait Observer {
     /// The whole node had to be looked at; `pool`: what of it may be chosen from.
@@ -121,8 +130,8 @@ pub trait Observer {
     /// No device was free: why, for each of the pool.
     fn rejected(&mut self, _rejected: &[(Device, Rejected)], _probe: &OfdLock) {}
 
-    /// What a person can do when nothing is free; with `queue`, when others wait for it.
-    fn hint(&self, queue: bool) -> String;
+    /// What a person can do about it.
+    fn hint(&self, obstacle: Obstacle) -> String;
 }
 
 /// What a selection is made with.
@@ -243,7 +252,7 @@ impl Selection<'_, '_> {
         };
         if left_alone.is_empty() {
             return Ok(ChoiceOutcome::NoneFree(NotNow {
-                failure: queue::taken_by(ahead).hint(observer.hint(true)),
+                failure: queue::taken_by(ahead).hint(observer.hint(Obstacle::Queue)),
                 rejected: Vec::new(),
             }));
         }
@@ -322,7 +331,7 @@ impl Selection<'_, '_> {
                 // hint's.
                 let silent = all_silent(&rejected, chooser.node);
                 let remedy = report.remedy().filter(|_| std::io::stderr().is_terminal());
-                let hint = remedy.unwrap_or_else(|| observer.hint(false));
+                let hint = remedy.unwrap_or_else(|| observer.hint(Obstacle::NoneFree));
                 Ok(ChoiceOutcome::NoneFree(NotNow {
                     failure: silent.unwrap_or_else(|| report.failure().hint(hint)),
                     rejected,

@@ -51,6 +51,15 @@ pub struct Loaded {
     pub scoped: Vec<Scoped>,
 }
 
+/// Whose word a line of a file is, which decides whether it may set policy.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum FileOwner {
+    /// The administrator's.
+    Site,
+    /// A user's, or a table's for one program, which may set preferences only.
+    User,
+}
+
 impl Loaded {
     /// The built-in settings alone.
     pub fn built_in() -> Self {
@@ -78,7 +87,7 @@ impl Loaded {
         if let (Ok(()), Ok(Some(file))) = (trusted, file) {
             for entry in &file.entries {
                 // What is wrong stays as it is built in.
-                let _ = loaded.enter(&file, entry, true);
+                let _ = loaded.enter(&file, entry, FileOwner::Site);
             }
         }
         loaded.unknown.clear();
@@ -101,25 +110,30 @@ impl Loaded {
             &environment.system_file,
             environment.system_file_must_exist || !is_missing(&environment.system_file),
         )? {
-            loaded.apply(file, true, program)?;
+            loaded.apply(file, FileOwner::Site, program)?;
         }
         if let Some(path) = &environment.prefix_file
             && let Some(file) = File::read(path, !is_missing(path))?.filter(File::sets_something)
         {
             trusted::check_prefix(path)?;
-            loaded.apply(file, true, program)?;
+            loaded.apply(file, FileOwner::Site, program)?;
         }
         if let Some(path) = &environment.user_file
             && let Some(file) = File::read(path, false)?
         {
-            loaded.apply(file, false, program)?;
+            loaded.apply(file, FileOwner::User, program)?;
         }
         Ok(loaded)
     }
 
-    fn apply(&mut self, file: File, system: bool, program: Option<&str>) -> Result<(), Failure> {
+    fn apply(
+        &mut self,
+        file: File,
+        owner: FileOwner,
+        program: Option<&str>,
+    ) -> Result<(), Failure> {
         for entry in &file.entries {
-            self.enter(&file, entry, system)?;
+            self.enter(&file, entry, owner)?;
         }
         for table in &file.tables {
             let is_meant = match table.scope {
@@ -130,7 +144,7 @@ impl Loaded {
             for entry in &table.entries {
                 // Checked for all users, in force for those it names.
                 let before = (!is_meant).then(|| (self.settings.clone(), self.sources.clone()));
-                self.enter_scoped(&file, table.scope, entry, system)?;
+                self.enter_scoped(&file, table.scope, entry, owner)?;
                 if let Some(before) = before {
                     (self.settings, self.sources) = before;
                 }
@@ -152,10 +166,10 @@ impl Loaded {
         file: &File,
         scope: Scope,
         entry: &SettingEntry,
-        system: bool,
+        owner: FileOwner,
     ) -> Result<(), Failure> {
         if scope == Scope::Program {
-            return self.enter(file, entry, false);
+            return self.enter(file, entry, FileOwner::User);
         }
         if keys::find(&entry.name).is_some() && !LIMITS.contains(&entry.name.as_str()) {
             let (place, name) = (&entry.place, &entry.name);
@@ -166,10 +180,15 @@ impl Loaded {
             );
             return Err(Failure::new(Kind::Usage, text).hint(hint));
         }
-        self.enter(file, entry, system)
+        self.enter(file, entry, owner)
     }
 
-    fn enter(&mut self, file: &File, entry: &SettingEntry, system: bool) -> Result<(), Failure> {
+    fn enter(
+        &mut self,
+        file: &File,
+        entry: &SettingEntry,
+        owner: FileOwner,
+    ) -> Result<(), Failure> {
         let SettingEntry {
             name,
             texts,
@@ -184,7 +203,7 @@ impl Loaded {
                 .push(format!("{place}: unknown setting `{name}`{meant}"));
             return Ok(());
         };
-        if key.policy && !system {
+        if key.policy && owner == FileOwner::User {
             return Err(Failure::new(
                 Kind::Usage,
                 format!("{place}: `{name}` can be set by the administrator only"),

@@ -18,6 +18,15 @@ use super::process_match::{
     EnvMatch, Evidence, MatchedProcess, ProcessView, counts, find, key, match_value,
 };
 
+/// Whether a UUID in an argument of a process keeps the reservation.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum ArgumentUse {
+    /// It does, below the caller.
+    Counts,
+    /// It does not: the process may be of another reservation.
+    Ignored,
+}
+
 /// Looks for the programs of one reservation.
 pub struct ProcScanner<'a> {
     args: &'a HolderArgs,
@@ -31,9 +40,9 @@ pub struct ProcScanner<'a> {
     tree: bool,
     /// When all processes may be looked at again.
     next_full: Instant,
-    /// Those that the current look at all of them has not come to yet.
+    /// The processes that the current look at all of them still has to read.
     rest: Vec<i32>,
-    /// What that look has taken of a processor.
+    /// How much processor time that look has used.
     rolled: Duration,
 }
 
@@ -72,7 +81,11 @@ impl<'a> ProcScanner<'a> {
 
     /// Looks at the caller and its descendants.
     pub fn quick(&mut self) -> MatchedProcess {
-        let below = self.below(vec![self.view.caller.0], &mut HashSet::new(), true);
+        let below = self.below(
+            vec![self.view.caller.0],
+            &mut HashSet::new(),
+            ArgumentUse::Counts,
+        );
         self.note(&below)
     }
 
@@ -80,7 +93,7 @@ impl<'a> ProcScanner<'a> {
     pub fn full(&mut self) -> MatchedProcess {
         let all = self.everything();
         if self.shared {
-            // Read behind the processes: who started one of them has a reservation by now.
+            // Read after the processes, so that the reservation of each one's starter is known.
             self.view.other_callers = self.other_callers();
         }
         self.note(&all)
@@ -112,7 +125,7 @@ impl<'a> ProcScanner<'a> {
             .filter(|pid| procfs::may_be_of(*pid, self.uid));
         let some: Vec<_> = own
             .filter_map(Stat::read)
-            .map(|stat| self.with_evidence(stat, false))
+            .map(|stat| self.with_evidence(stat, ArgumentUse::Ignored))
             .collect();
         let found = self.find(&some);
         self.rolled += sys::processor_time().saturating_sub(began);
@@ -137,7 +150,7 @@ impl<'a> ProcScanner<'a> {
     fn note(&mut self, processes: &[(Stat, Evidence)]) -> MatchedProcess {
         let found = self.find(processes);
         if !found.users.is_empty() {
-            // Unreadable programs that begin later may be others.
+            // Unreadable programs that begin later may have nothing to do with this device.
             self.view.used_since.get_or_insert(self.view.now);
             self.view.seen.extend(found.users.iter().map(key));
         }
@@ -147,7 +160,7 @@ impl<'a> ProcScanner<'a> {
     /// Notes the descendants of the programs that use the device: each uses it until it
     /// exits, also when its parents have exited.
     pub fn note_descendants(&mut self) {
-        // The number of one that has exited may be a stranger's now.
+        // The process id of one that has exited may belong to an unrelated process by now.
         self.view
             .seen
             .retain(|(pid, start)| Stat::runs(*pid, *start));
@@ -195,24 +208,29 @@ impl<'a> ProcScanner<'a> {
     /// device, under whatever uid.
     fn everything(&self) -> Vec<(Stat, Evidence)> {
         let mut known = HashSet::new();
-        let mut all = self.below(vec![self.view.caller.0], &mut known, true);
+        let mut all = self.below(vec![self.view.caller.0], &mut known, ArgumentUse::Counts);
         // Without the kernel's list of children only a look at everything finds
         // descendants.
         let rest: Vec<i32> = procfs::pids()
             .into_iter()
             .filter(|pid| self.may_matter(*pid) && known.insert(*pid))
             .collect();
+        let rest_counts = if self.tree {
+            ArgumentUse::Ignored
+        } else {
+            ArgumentUse::Counts
+        };
         let first = all.len();
         all.extend(
             rest.into_iter()
                 .filter_map(Stat::read)
-                .map(|stat| self.with_evidence(stat, !self.tree)),
+                .map(|stat| self.with_evidence(stat, rest_counts)),
         );
         let naming = all[first..].iter().filter(|(stat, evidence)| {
             evidence.environment == EnvMatch::Device || self.view.seen.contains(&key(stat))
         });
         let children = naming.flat_map(|(stat, _)| children(stat.pid)).collect();
-        all.extend(self.below(children, &mut known, false));
+        all.extend(self.below(children, &mut known, ArgumentUse::Ignored));
         all
     }
 
@@ -222,7 +240,7 @@ impl<'a> ProcScanner<'a> {
         &self,
         mut todo: Vec<i32>,
         known: &mut HashSet<i32>,
-        arguments: bool,
+        arguments: ArgumentUse,
     ) -> Vec<(Stat, Evidence)> {
         let (mut found, mut walked) = (Vec::new(), HashSet::new());
         while let Some(pid) = todo.pop() {
@@ -237,12 +255,12 @@ impl<'a> ProcScanner<'a> {
         found
     }
 
-    fn with_evidence(&self, stat: Stat, arguments: bool) -> (Stat, Evidence) {
+    fn with_evidence(&self, stat: Stat, arguments: ArgumentUse) -> (Stat, Evidence) {
         let evidence = self.evidence(&stat, arguments);
         (stat, evidence)
     }
 
-    fn evidence(&self, stat: &Stat, arguments: bool) -> Evidence {
+    fn evidence(&self, stat: &Stat, arguments: ArgumentUse) -> Evidence {
         // Holders have an empty environment, which is read again in vain, and UUIDs in their
         // arguments.
         let never = stat.kernel || !stat.alive() || stat.comm == HOLDER_NAME;
@@ -260,7 +278,8 @@ impl<'a> ProcScanner<'a> {
                     match_value(&String::from_utf8_lossy(value), self.args)
                 })
         });
-        let argument = arguments && self.is_named_in(&process_memory::cmdline(stat.pid));
+        let argument = arguments == ArgumentUse::Counts
+            && self.is_named_in(&process_memory::cmdline(stat.pid));
         let chooses = (argument || environment != EnvMatch::Nothing)
             && procfs::is_getgpu_or_cudawrap(stat.pid, &stat.comm);
         if chooses && ignores_grant(stat.pid, &block.unwrap_or_default()) {

@@ -15,7 +15,7 @@ use std::os::unix::fs::{OpenOptionsExt, PermissionsExt};
 use std::path::{Path, PathBuf};
 use std::time::{Duration, Instant};
 
-use getgpu_choose::{Request, find_lock_file};
+use getgpu_choose::{LockWarning, Request, find_lock_file};
 use getgpu_linux::{Range, procfs::namespaces};
 use getgpu_lock::{LockFile, OfdLock};
 use getgpu_model::{Detail, Diag, Failure, Inventory, Kind, Uuid, reason};
@@ -44,7 +44,7 @@ pub fn run(environment: &Environment, metrics: Option<&Path>, diag: &Diag) -> Re
         return Err(Failure::new(Kind::Usage, text));
     }
     let settings = Loaded::read(environment, None)?.strict()?.settings;
-    let lock_file = find_lock_file(&settings, environment, diag, false)?;
+    let lock_file = find_lock_file(&settings, environment, diag, LockWarning::Print)?;
     let _only = only_one(&lock_file)?;
     let mut monitor = Monitor {
         lock_file,

@@ -18,7 +18,7 @@ mod wish;
 
 use std::path::PathBuf;
 
-use getgpu_choose::find_lock_file;
+use getgpu_choose::{LockWarning, find_lock_file};
 use getgpu_lock::LockFile;
 use getgpu_model::{Diag, Failure, Verbosity};
 use getgpu_settings::{Environment, Loaded};
@@ -70,7 +70,12 @@ impl Context {
     }
 
     fn lock_file(&self) -> Result<LockFile, Failure> {
-        find_lock_file(&self.loaded.settings, &self.environment, &DIAG, false)
+        find_lock_file(
+            &self.loaded.settings,
+            &self.environment,
+            &DIAG,
+            LockWarning::Print,
+        )
     }
 
     /// Where jobs are marked: beside the lock.
