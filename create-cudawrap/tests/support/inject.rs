@@ -101,7 +101,7 @@ pub(crate) fn calls(sandbox: &Sandbox, start: &Start) -> Vec<Call> {
     // What ends or begins the process has no error to give.
     let ends = [libc::SYS_exit_group, libc::SYS_execve];
     ours.filter(|call| !ends.contains(&call.number))
-        .copied()
+        .cloned()
         .collect()
 }
 
