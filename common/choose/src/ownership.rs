@@ -14,9 +14,9 @@ use getgpu_model::{Failure, Kind, Units, Uuid};
 pub enum Basis {
     /// Descriptors with a lease, inherited from the process that executed this one.
     InheritedLease,
-    /// A lease of an ancestor of our uid, which closed our copy of its descriptors.
+    /// A lease of an ancestor with this process's uid, whose descriptors were not inherited.
     AncestorLease,
-    /// A reservation of our uid.
+    /// A reservation of this process's uid.
     Reservation(Box<HolderProcess>),
 }
 
@@ -30,7 +30,7 @@ pub struct CoverCandidate {
     /// Generations from this process up to the one that it was made for; `usize::MAX` for
     /// one that is no ancestor.
     pub(crate) distance: usize,
-    /// Another program has a lease on its units.
+    /// Whether another program has a lease on its units.
     pub(crate) in_use: bool,
 }
 
@@ -128,8 +128,8 @@ fn wants_all(question: &OwnershipQuestion<'_>, cover: &Cover) -> bool {
         && devices.all(|(uuid, units)| (question.wants_all)(uuid, units))
 }
 
-/// Whether a reservation is a program's part of one that this call owns too: it is not
-/// divided any further, and a call that asks for a share takes it beside.
+/// Whether a reservation is one program's part of another reservation that this call owns too. It
+/// is not divided any further: a call that asks for a share takes it from the outer one.
 fn is_for_one_program(
     candidate: &CoverCandidate,
     cover: &Cover,
@@ -141,9 +141,9 @@ fn is_for_one_program(
     holder.args.is_plain() && covering.iter().any(|(_, outer)| outer.encloses(cover))
 }
 
-/// Whether a part of a device is a sibling's, beside which there may be room for this
-/// call's, and not one around this call to choose inside of. Several tasks with one grant
-/// each reserve their part of it: the grant does not come from any of these.
+/// Whether a part of a device belongs to a sibling, so that this call looks for room beside it and
+/// does not choose inside it. Several tasks with one grant each reserve a part of the grant's device,
+/// and none of these parts is what the grant came from.
 fn is_a_siblings_part(
     candidate: &CoverCandidate,
     cover: &Cover,
@@ -209,7 +209,7 @@ impl Cover {
     /// It has ended: nothing inside it may be used.
     pub fn confirm(&self, lock_file: &LockFile) -> Result<(), Failure> {
         let held = match &self.basis {
-            // The descriptors are our own: they end with us.
+            // This process has the descriptors itself, so the lease lasts as long as it does.
             Basis::InheritedLease => true,
             Basis::AncestorLease => {
                 let locks = ownership_proof::ancestors_locks();

@@ -32,9 +32,9 @@ pub struct Filter {
     pub(crate) min_memory: Option<u64>,
     /// The part of each device that is wanted; none: all of it.
     pub share: Option<Share>,
-    /// The share comes from a settings file and says how much of a device is wanted: a
-    /// reserved part of a device that is no larger is used whole. Else the share was
-    /// asked for by this call, and divides such a part.
+    /// Whether the share comes from a settings file. Then it says how much of a whole device is
+    /// wanted, and a reserved part that is no larger is used whole. A share that this call asked
+    /// for is a share of the reserved part.
     pub share_by_default: bool,
     /// GPUs, or devices; empty: any.
     pub(crate) gpus: Vec<Selector>,
@@ -252,8 +252,8 @@ impl Filter {
         self.outside_lists(device).is_none()
     }
 
-    /// Whether a device that was drawn alone is in the pool. `Auto` takes no whole GPU
-    /// here: that needs a look at all.
+    /// Whether a device is in the pool of which no other is known. With type `auto` a whole GPU is
+    /// not, since there may be MIG devices.
     pub(crate) fn takes(&self, device: &Device) -> bool {
         let kind = match self.kind {
             Type::Auto | Type::Mig => device.slot.is_some(),
@@ -311,7 +311,8 @@ impl Allowing for Filter {
     }
 }
 
-/// Whether a device decides of which type the pool is, which draining does not change.
+/// Whether a device counts when type `auto` decides between MIG devices and whole GPUs. An excluded
+/// device counts, so that draining one changes nothing for the others.
 const fn counts_for_type(outside: Option<Outside>) -> bool {
     matches!(outside, None | Some(Outside::Excluded))
 }

@@ -306,7 +306,7 @@ impl Selection<'_, '_> {
                     && rejected.iter().any(|(_, why)| *why == Rejected::Kept)
                     && kept::has_stopped(probe)? =>
             {
-                // For a waiter that has been stopped.
+                // The devices are kept for a waiter that has been stopped, so they may be taken.
                 let mut request = self.request.clone();
                 request.takes_kept = true;
                 let mut chooser = Chooser {
@@ -327,8 +327,8 @@ impl Selection<'_, '_> {
             ChoiceOutcome::NoneFree(rejected) => {
                 observer.rejected(&rejected, probe);
                 let report = RejectionReport::take(&rejected, probe);
-                // For people: what a script does with an empty answer is the other
-                // hint's.
+                // The remedy is for a person at a terminal; the observer's hint also says what
+                // happens to a script that gets no device.
                 let silent = all_silent(&rejected, chooser.node);
                 let remedy = report.remedy().filter(|_| std::io::stderr().is_terminal());
                 let hint = remedy.unwrap_or_else(|| observer.hint(Obstacle::NoneFree));
@@ -366,8 +366,8 @@ fn all_silent(rejected: &[(Device, Rejected)], node: &Node<'_>) -> Option<Failur
     Some(Failure::new(Kind::Nvml, text).hint(hint))
 }
 
-/// Fails if the share is larger than the part that we own of every device of the grant:
-/// waiting could not find room for it.
+/// Fails if this call owns a part of every device of the grant and the share is larger than each of
+/// them: no wait could find room for it.
 fn fits_inside(request: &Request, inventory: &Inventory) -> Result<(), Failure> {
     let Some(cover) = &request.cover else {
         return Ok(());

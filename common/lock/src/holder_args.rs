@@ -11,12 +11,12 @@ use getgpu_model::{Job, Uuid};
 /// The option that makes a getgpu a holder; the words follow it.
 pub const OPTION: &str = "--holder";
 
-/// The word, the first of a getgpu's, by which the Python package asks for a lease. It is
-/// no option: what is typed can make no reservation a lease.
+/// The first word on getgpu's command line by which the Python package asks for a lease. It is
+/// not among the options, so that no option can turn a reservation into a lease.
 pub const LEASE_WORD: &str = "--as-lease";
 
-/// What a reservation is. Words of the holder say it that no option writes: a tag is only
-/// a name.
+/// What a reservation is. Words on the holder's command line tell it that no option can write, and
+/// never its tag, which is only a name.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub enum Role {
     /// It is for the programs that name its devices.
@@ -42,8 +42,8 @@ impl Role {
 /// Until when it holds.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Until {
-    /// While programs name the device: waits so long for the first, and lingers so long
-    /// behind the last.
+    /// While programs name the device, with a limit for the first to appear and a time that it
+    /// outlasts the last.
     Programs {
         /// For the first program to appear.
         wait: Duration,
@@ -85,7 +85,8 @@ pub struct HolderArgs {
     pub until: Until,
     /// Its name, and what was asked for under it.
     pub tag: Option<Tag>,
-    /// What it is shown as, where that is another name: nothing finds it by this.
+    /// The name that listings show, if that is another one. `--tag` and `--release` do not find the
+    /// reservation by it.
     pub label: Option<String>,
 }
 

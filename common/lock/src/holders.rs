@@ -72,8 +72,8 @@ impl Holder {
     }
 }
 
-/// The process that a reservation is shown with, and its name: its caller, or what it is
-/// held for, which says more than who asked (for a task that is Slurm's hook).
+/// The process that a reservation is shown with, and its name: the process that it is held for, or
+/// else its caller. The caller may say less, as Slurm's hook does for a task.
 pub fn stands_for(args: &HolderArgs) -> (i32, String) {
     let held = args
         .held_for()
@@ -97,7 +97,7 @@ pub struct Holdings {
     pub used: i64,
     /// One lease has the whole device.
     pub whole: bool,
-    /// A call is trying it at this moment.
+    /// A call has a tentative claim on it at this moment.
     pub tentative: bool,
     /// No process has or tries any of it, and it is kept for a waiter ([`keeper`]).
     pub kept: bool,
@@ -235,7 +235,7 @@ fn holders_of(
                 holders.push(holder(lock_file, span, side, uid, &stat));
             }
         }
-        // Root may read who really has it.
+        // Root may read the locks of every process, and so need not trust the byte.
         let unsigned = holders.is_empty() && uids.is_empty();
         if (forged || unsigned) && namespaces::is_host_root() {
             uids.clear();

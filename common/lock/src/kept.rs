@@ -1,7 +1,7 @@
 //! Devices that are kept for one waiter: a read lock on a byte of each, which says to others
 //! that they leave the device alone. Nothing is taken by it, and it ends with the waiter's
-//! process. The waiter shows that it is alive by a byte that it locks in one way and then in
-//! the other; who sees it stand still takes no notice of what it keeps.
+//! process. The waiter shows that it is alive by a byte that it locks for reading and for writing
+//! in turns. A call that sees no change there for a while ignores what the waiter keeps.
 
 use std::time::{Duration, Instant};
 
@@ -14,7 +14,7 @@ use getgpu_model::{Failure, Uuid};
 
 /// Between two signs of life.
 const BEAT: Duration = Duration::from_millis(200);
-/// So long without one, and so many looks, and the waiter counts as stopped.
+/// The waiter counts as stopped after this time, and this many looks, without one.
 const STILL: Duration = Duration::from_millis(1300);
 const LOOKS: u32 = 20;
 /// Between two looks of a call that does nothing else meanwhile.
@@ -49,8 +49,8 @@ impl Count {
 }
 
 impl Marks {
-    /// Marks these devices. Bytes that others have locked in malice are passed over: what is
-    /// not marked is not kept.
+    /// Marks these devices. A byte that another process has locked is passed over, and its device
+    /// is not kept.
     ///
     /// # Errors
     ///
@@ -90,8 +90,8 @@ impl Marks {
         self.count
     }
 
-    /// Makes room for other marks of this process, which are set before these are dropped: a
-    /// beat that locks the byte for itself alone would keep their sign of life away.
+    /// Makes room for other marks of this process, which are set before these are dropped: as long
+    /// as these write-lock the byte, the other marks cannot show a sign of life on it.
     ///
     /// # Errors
     ///
@@ -182,8 +182,7 @@ impl Keeper {
     }
 }
 
-/// To whom a call gives way, as it sees it again and again. Pure but for the clock that it is
-/// given.
+/// Which keeper a waiter gives way to, over many looks. Pure: the clock is a parameter.
 #[derive(Debug, Default)]
 pub struct Courtesy {
     /// The first keeper that it has given way to.

@@ -115,11 +115,11 @@ impl Span {
     }
 }
 
-/// The first span has no device: byte 0 is the dispenser of tickets, byte 16
-/// lets those in who choose several devices or a part of one, from 1,024 on lie the
-/// tickets of the queues, one after the other, and of the line for several devices, behind
-/// them 2^24 bytes for tags, a byte for every process id that waits and what devices are kept
-/// for, and in the last quarter a byte for every uid.
+/// The first span has no device. Byte 0 is locked while a ticket is drawn, byte 16 while a call
+/// chooses several devices or a part of one. From byte 1,024 on lie the tickets of the queues, one
+/// queue after the other, and those of the waiters for several devices. Behind them lie 2^24 bytes
+/// for tags, one for every process id that waits, and those of the keeper. The last quarter has a
+/// byte for every uid.
 pub const fn dispenser() -> Range {
     Range::byte(0)
 }
@@ -145,7 +145,7 @@ pub const fn all_tickets() -> Range {
     fixed(1024, QUEUES as i64 * TICKETS)
 }
 
-/// The line of all waiters that ask for several devices, behind the queues, and no queue.
+/// The tickets of all waiters that ask for several devices, whatever their request.
 pub const fn line_for_several() -> Range {
     fixed(1024 + QUEUES as i64 * TICKETS, TICKETS)
 }
@@ -156,12 +156,12 @@ pub const fn keeper() -> Range {
     fixed(0x2_f300_0000, 1 << 23)
 }
 
-/// Read-locked by that waiter from the start on: as many bytes as it wants devices.
+/// Read-locked by that waiter from the start of this range: as many bytes as it wants devices.
 pub const fn keeper_wants() -> Range {
     fixed(0x2_f400_0000, 1 << 16)
 }
 
-/// The same: as many as it has of them already.
+/// The same: as many bytes as it has devices already.
 pub const fn keeper_has() -> Range {
     fixed(0x2_f500_0000, 1 << 16)
 }
@@ -171,8 +171,8 @@ pub const fn uid(uid: u32) -> Range {
     Range::byte(3 * (SPAN / 4) + uid as i64)
 }
 
-/// Held by a call that looks whether a tag of this uid is in use, until it is. Tags share
-/// a byte by their hash, which only makes two calls wait for each other.
+/// Held by a call that looks whether a tag of this uid is in use, until it has reserved under it.
+/// Tags share a byte by their hash, which only makes two calls wait for each other.
 pub fn tag(uid: u32, name: &str) -> Range {
     Range::byte(0x2_f000_0000 + (fnv1a(format!("{uid}:{name}").as_bytes()) & 0xff_ffff) as i64)
 }

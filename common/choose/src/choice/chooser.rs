@@ -32,7 +32,8 @@ const SHARE_PATIENCE: Duration = Duration::from_secs(1);
 /// call. A call that is stopped delays the others by this time.
 const GATE: Duration = Duration::from_secs(2);
 
-/// One choice of devices: it asks NVML about each device that it has claimed, and keeps those that are idle.
+/// One choice of devices: it asks NVML about each device that it has claimed, and keeps those that
+/// are idle.
 pub struct Chooser<'a, 'n> {
     /// The node that is asked.
     pub node: &'a mut Node<'n>,

@@ -31,7 +31,7 @@ const RELIST: Duration = Duration::from_secs(30);
 const RELIST_AGAIN: Duration = Duration::from_secs(5);
 /// The site's list of excluded devices is read again so often.
 const REREAD: Duration = Duration::from_secs(1);
-/// So many attempts in a row may fail for NVML's sake.
+/// How many attempts in a row may fail because NVML does not answer.
 const FAILURES: u32 = 3;
 
 /// What a waiter looks for, and what it knows of the node from its last look.
@@ -91,8 +91,8 @@ impl<'a, 'n> Search<'a, 'n> {
         self
     }
 
-    /// An administrator may drain a device while others wait for it. What cannot be read
-    /// leaves all as it was.
+    /// Reads the list of excluded devices again, since an administrator may drain a device while
+    /// calls wait for it. If it cannot be read, the last one stays in force.
     ///
     /// # Errors
     ///
@@ -207,7 +207,7 @@ impl Seeker for Search<'_, '_> {
     fn keepable(&self) -> Vec<Uuid> {
         let pool = self.request.filter.pool(&self.inventory);
         let uuids: Vec<Uuid> = pool.map(|device| device.uuid.clone()).collect();
-        // What no wait can make well is not waited for at the cost of others.
+        // A device that stays out of order is not worth keeping others from the rest.
         let sick = self.rejected.iter().filter(|(device, why)| {
             matches!(why, Rejected::Unknown(_) | Rejected::Unhealthy(_))
                 && uuids.contains(&device.uuid)
