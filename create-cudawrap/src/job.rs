@@ -13,7 +13,7 @@ use crate::inspect::{PathSnapshot, snapshot};
 use crate::names::{Names, Place};
 use crate::options::CreateOptions;
 use crate::plan::{Goal, Step};
-use crate::registry::Note;
+use crate::registry::{Note, NoteChange};
 use crate::site::Site;
 use crate::state::{PathState, state};
 use crate::target::{Target, is_gone};
@@ -82,11 +82,13 @@ impl Wrapping<'_> {
             // also where that cannot be read any more.
             if let Ok(seen) = snapshot(&dir, &names, work.own) {
                 let now = state(&seen);
-                let wrapped = !matches!(
-                    now,
-                    PathState::Missing | PathState::Plain | PathState::Unclear
-                );
-                self.keep_note(&target.path(), wrapped);
+                let change = match now {
+                    PathState::Missing | PathState::Plain | PathState::Unclear => {
+                        NoteChange::Remove
+                    }
+                    _ => NoteChange::Add,
+                };
+                self.keep_note(&target.path(), change);
             }
         }
         Ok(Done {
@@ -98,7 +100,7 @@ impl Wrapping<'_> {
     /// What is to be done for a noted path that was removed meanwhile.
     fn forget(&self, path: &Path) -> Done {
         if self.goal == Goal::Undo && !self.options.dry_run {
-            self.keep_note(path, false);
+            self.keep_note(path, NoteChange::Remove);
         }
         Done {
             text: "no longer exists: nothing to do".to_owned(),
@@ -166,9 +168,9 @@ impl Wrapping<'_> {
     }
 
     /// Failing to keep the note fails nothing else.
-    fn keep_note(&self, path: &Path, wrapped: bool) {
+    fn keep_note(&self, path: &Path, change: NoteChange) {
         let Some(note) = self.note else { return };
-        if let Err(error) = note.set(path, wrapped) {
+        if let Err(error) = note.change(path, change) {
             let file = note.path().display();
             self.diag.warn(&format!(
                 "{file}: cannot record {}: {}: --all will not find it",

@@ -23,6 +23,15 @@ pub struct Note {
     mode: u32,
 }
 
+/// What becomes of a path in the note of wrapped paths.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum NoteChange {
+    /// It was wrapped.
+    Add,
+    /// It is wrapped no longer, or does not exist.
+    Remove,
+}
+
 impl Note {
     /// Root's is the host's; another user's is in the state directory of that user, and a
     /// user without a home has none.
@@ -59,8 +68,9 @@ impl Note {
         }
     }
 
-    /// Notes `path`, or forgets it.
-    pub fn set(&self, path: &Path, noted: bool) -> io::Result<()> {
+    /// Makes the change for `path`; none is needed if it was made before.
+    pub fn change(&self, path: &Path, change: NoteChange) -> io::Result<()> {
+        let noted = change == NoteChange::Add;
         let Some(dir) = self.file.parent() else {
             return Ok(());
         };
@@ -172,13 +182,13 @@ mod tests {
         let note = note(&dir, "a", 0o700);
         let paths = [&b"/a\nb"[..], b"/a\\012", b"/\xff x"]
             .map(|bytes| PathBuf::from(OsStr::from_bytes(bytes)));
-        note.set(&paths[0], false).unwrap();
+        note.change(&paths[0], NoteChange::Remove).unwrap();
         assert!(!dir.path().join("a").exists());
         for path in paths.iter().chain(&paths) {
-            note.set(path, true).unwrap();
+            note.change(path, NoteChange::Add).unwrap();
         }
         assert_eq!(note.read().unwrap(), paths);
-        note.set(&paths[1], false).unwrap();
+        note.change(&paths[1], NoteChange::Remove).unwrap();
         assert_eq!(note.read().unwrap(), [paths[0].clone(), paths[2].clone()]);
         std::fs::write(&note.file, b"relative\n\n\0\n/x\n").unwrap();
         assert_eq!(note.read().unwrap(), [PathBuf::from("/x")]);
@@ -187,10 +197,10 @@ mod tests {
     fn a_lock_on_the_directory_keeps_nothing_out_of_a_public_note() {
         let dir = tempfile::tempdir().unwrap();
         let note = note(&dir, "a", 0o755);
-        note.set(Path::new("/x"), true).unwrap();
+        note.change(Path::new("/x"), NoteChange::Add).unwrap();
         let stranger = File::open(dir.path().join("a")).unwrap();
         dirlock::lock(&stranger, std::time::Duration::ZERO, false).unwrap();
-        note.set(Path::new("/y"), true).unwrap();
+        note.change(Path::new("/y"), NoteChange::Add).unwrap();
         assert_eq!(note.read().unwrap(), ["/x", "/y"].map(PathBuf::from));
         let lock = std::fs::metadata(dir.path().join("a").join(LOCK)).unwrap();
         assert_eq!(lock.permissions().mode() & 0o777, 0o600);
@@ -202,13 +212,13 @@ mod tests {
         for mode in [0o755, 0o700] {
             let note = note(&dir, &format!("{mode:o}"), mode);
             let path = |n: usize| PathBuf::from(format!("/x/{n}"));
-            note.set(&path(99), true).unwrap();
+            note.change(&path(99), NoteChange::Add).unwrap();
             std::thread::scope(|scope| {
                 for n in 0..8 {
                     let note = &note;
-                    scope.spawn(move || note.set(&path(n), true).unwrap());
+                    scope.spawn(move || note.change(&path(n), NoteChange::Add).unwrap());
                 }
-                scope.spawn(|| note.set(&path(99), false).unwrap());
+                scope.spawn(|| note.change(&path(99), NoteChange::Remove).unwrap());
             });
             let mut kept = note.read().unwrap();
             kept.sort();
@@ -224,9 +234,9 @@ mod tests {
         std::fs::create_dir_all(note.path().join("kept")).unwrap();
         assert!(note.read().is_err());
         assert!(
-            [true, false]
+            [NoteChange::Add, NoteChange::Remove]
                 .iter()
-                .all(|add| note.set(Path::new("/x"), *add).is_err())
+                .all(|change| note.change(Path::new("/x"), *change).is_err())
         );
         assert!(note.path().join("kept").is_dir());
     }
@@ -238,7 +248,7 @@ mod tests {
             let name = format!("{expected:o}");
             let folder = dir.path().join(&name);
             note(&dir, &name, expected)
-                .set(Path::new("/x"), true)
+                .change(Path::new("/x"), NoteChange::Add)
                 .unwrap();
             let mode = |path: &Path| path.metadata().unwrap().permissions().mode() & 0o777;
             assert_eq!(mode(&folder), expected);
