@@ -175,6 +175,10 @@ def test_each_status_has_its_exception(monkeypatch: pytest.MonkeyPatch, tmp_path
         cudawrap.lease(count=5)
     with pytest.raises(cudawrap.NoSuchDevice, match="no device of the request"):
         cudawrap.lease(profile="7g.1tb")
+    with pytest.raises(cudawrap.NoSuchDevice, match="4 not of the model asked for"):
+        cudawrap.lease(model=["H100", "H200"])
+    with cudawrap.lease(model="a100", env=False):
+        assert states().count("reserved") + states().count("leased") == 1
     lock = os.environ["GETGPU_LOCK"]
     with monkeypatch.context() as changed:
         tmp_path.joinpath("lock").write_text("")

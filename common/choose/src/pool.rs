@@ -7,7 +7,7 @@ use std::cmp::Ordering;
 use std::collections::BTreeMap;
 
 use getgpu_ask::Allowing;
-use getgpu_model::{Detail, Device, Inventory, Selector, Share, Units, Uuid, share};
+use getgpu_model::{Detail, Device, Inventory, Selector, Share, Units, Uuid, is_model, share};
 use getgpu_settings::{DeviceList, Type};
 
 pub use shortage::{CONTAINER_WITHOUT_MIG, candidates, empty_pool};
@@ -28,6 +28,8 @@ pub struct Filter {
     pub(crate) grant_remedy: &'static str,
     /// MIG profiles; empty: any.
     pub(crate) profiles: Vec<String>,
+    /// Parts of the names of GPUs; empty: any.
+    pub(crate) models: Vec<String>,
     /// The least memory, in bytes, of a device or of the share of it.
     pub(crate) min_memory: Option<u64>,
     /// The part of each device that is wanted; none: all of it.
@@ -70,6 +72,10 @@ pub enum Outside {
     OtherGpu,
     /// Not of one of the profiles asked for.
     OtherProfile,
+    /// Not on a GPU of one of the models asked for.
+    OtherModel,
+    /// A model was asked for, and NVML does not tell the name of its GPU.
+    UnknownModel,
     /// Less memory than asked for.
     TooSmall,
     /// Memory was asked for, and NVML does not report how much it has.
@@ -89,10 +95,17 @@ impl Outside {
             Self::WrongType => "not of the type asked for",
             Self::OtherGpu => "not on the GPU asked for",
             Self::OtherProfile => "not of the profile asked for",
+            Self::OtherModel => "not of the model asked for",
+            Self::UnknownModel => "of unknown model: NVML does not tell the name of the GPU",
             Self::TooSmall => "smaller than asked for",
             Self::Silent => "not answering",
             Self::UnknownMemory => "of unknown memory: NVML does not report any",
         }
+    }
+
+    /// Whether the model of the GPU is the reason.
+    pub(crate) const fn is_model(self) -> bool {
+        matches!(self, Self::OtherModel | Self::UnknownModel)
     }
 
     /// The settings that can be behind it.
@@ -110,6 +123,7 @@ impl Outside {
             Self::WrongType => &["type"],
             Self::OtherGpu => &["gpu"],
             Self::OtherProfile => &["profile"],
+            Self::OtherModel | Self::UnknownModel => &["model"],
             Self::TooSmall | Self::UnknownMemory => &["min_memory", "share"],
             Self::NotAllowed
             | Self::Excluded
@@ -140,7 +154,7 @@ impl Filter {
     /// UUID alone can tell.
     pub(crate) fn is_open(&self) -> bool {
         let lists = self.allowed.is_none() && self.grant.is_none() && !self.excluded.needs_place();
-        lists && self.gpus.is_empty() && !self.by_size()
+        lists && self.gpus.is_empty() && self.models.is_empty() && !self.by_size()
     }
 
     /// The NVML indices of the GPUs asked for, if all of them go by their index.
@@ -160,14 +174,33 @@ impl Filter {
     /// How much has to be known of each device.
     pub(crate) fn detail(&self) -> Detail {
         let sizes = self.by_size() || self.share.is_some_and(Share::needs_memory);
-        if sizes { Detail::Size } else { Detail::Place }
+        match (self.models.is_empty(), sizes) {
+            (false, _) => Detail::Name,
+            (true, true) => Detail::Size,
+            (true, false) => Detail::Place,
+        }
+    }
+
+    /// Why the device's GPU is not of a model that the request asks for, if it is not.
+    fn outside_models(&self, device: &Device, inventory: &Inventory) -> Option<Outside> {
+        if self.models.is_empty() {
+            return None;
+        }
+        match inventory.gpu_name(device) {
+            None => Some(Outside::UnknownModel),
+            Some(name) if self.models.iter().any(|model| is_model(name, model)) => None,
+            Some(_) => Some(Outside::OtherModel),
+        }
     }
 
     /// Whether the device has what the request asks for.
-    fn outside_request(&self, device: &Device) -> Option<Outside> {
+    fn outside_request(&self, device: &Device, inventory: &Inventory) -> Option<Outside> {
         let profile = device.profile.as_deref().unwrap_or("");
         if !self.gpus.is_empty() && !self.gpus.iter().any(|gpu| on(gpu, device)) {
             return Some(Outside::OtherGpu);
+        }
+        if let Some(outside) = self.outside_models(device, inventory) {
+            return Some(outside);
         }
         if !self.profiles.is_empty()
             && !self
@@ -282,7 +315,7 @@ impl Filter {
             .iter()
             .map(|device| {
                 self.outside_lists(device)
-                    .or_else(|| self.outside_request(device))
+                    .or_else(|| self.outside_request(device, inventory))
             })
             .collect();
         let any_mig = inventory

@@ -1,5 +1,5 @@
 use super::*;
-use getgpu_model::UNITS;
+use getgpu_model::{Gpu, UNITS};
 
 fn device(n: u32, slot: Option<u32>) -> Device {
     let kind = if slot.is_some() { "MIG" } else { "GPU" };
@@ -193,4 +193,27 @@ fn sizes_are_asked_for_only_where_they_decide() {
         [Detail::Place; 2]
     );
     assert_eq!([share("1G"), memory].map(|f| f.detail()), [Detail::Size; 2]);
+    let model = filter(|f| f.models = vec!["H100".to_owned()]);
+    assert_eq!(model.detail(), Detail::Name);
+}
+
+#[test]
+fn a_model_is_that_of_the_gpu_that_a_device_is_on() {
+    let gpu = |index, name: Option<&str>| Gpu {
+        name: name.map(str::to_owned),
+        ..Gpu::unasked(index)
+    };
+    let inventory = Inventory {
+        gpus: vec![gpu(0, Some("NVIDIA A100-SXM4-40GB")), gpu(1, None)],
+        devices: vec![device(0, Some(0)), device(1, None)],
+        ..Inventory::default()
+    };
+    let asked = |models: &[&str]| {
+        let models = models.iter().map(|model| (*model).to_owned()).collect();
+        filter(|f| (f.kind, f.models) = (Type::Any, models)).classify(&inventory)
+    };
+    let (other, unknown) = (Some(Outside::OtherModel), Some(Outside::UnknownModel));
+    assert_eq!(asked(&["h100", "a100"]), [None, unknown]);
+    assert_eq!(asked(&["H100"]), [other, unknown]);
+    assert_eq!(asked(&[]), [None, None]);
 }

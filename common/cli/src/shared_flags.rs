@@ -20,6 +20,9 @@ pub struct Choosing {
     /// Only MIG devices with this profile (1g.10gb), the smallest first; may be repeated
     #[arg(long, value_name = "NAME")]
     pub(crate) profile: Vec<String>,
+    /// Only devices on GPUs of this model (H100), a part of what NVML calls them; may be repeated
+    #[arg(long, value_name = "MODEL")]
+    pub(crate) model: Vec<String>,
     /// Only devices (with --share: shares) with at least SIZE of memory (10G is 10 GiB), the
     /// smallest first
     #[arg(long, value_name = "SIZE")]
@@ -59,6 +62,7 @@ impl Choosing {
             kind,
             count,
             profile,
+            model,
             min_memory,
             gpu,
             policy,
@@ -71,6 +75,7 @@ impl Choosing {
             ("type", one(kind.as_ref())),
             ("count", one(count.as_ref())),
             ("profile", profile.clone()),
+            ("model", model.clone()),
             ("min_memory", one(min_memory.as_ref())),
             ("gpu", gpu.clone()),
             ("policy", one(policy.as_ref())),

@@ -31,7 +31,9 @@ pub enum Detail {
     Place,
     /// Profiles, total memory and the driver's version too: for requests by size.
     Size,
-    /// Names, memory in use and PCI addresses too: for people.
+    /// Names of GPUs too: for requests by model.
+    Name,
+    /// Memory in use and PCI addresses too: for people.
     Full,
 }
 
@@ -42,7 +44,7 @@ pub struct Gpu {
     pub index: u32,
     /// UUID; asked for from `Detail::Place` on.
     pub uuid: Option<Uuid>,
-    /// Name; `Detail::Full`.
+    /// What NVML calls its product, such as `NVIDIA A100-SXM4-40GB`; from `Detail::Name` on.
     pub name: Option<String>,
     /// PCI address as NVML prints it; `Detail::Full`.
     pub pci_bus_id: Option<String>,
@@ -222,6 +224,13 @@ pub struct Inventory {
 }
 
 impl Inventory {
+    /// What NVML calls the GPU of a device, if it tells that and was asked.
+    pub fn gpu_name(&self, device: &Device) -> Option<&str> {
+        let mut gpus = self.gpus.iter();
+        let gpu = gpus.find(|gpu| gpu.index == device.gpu)?;
+        gpu.name.as_deref()
+    }
+
     /// Whether a CUDA program sees only the first of several MIG devices that it is
     /// given: so on drivers before 570.
     pub fn first_mig_only(&self) -> bool {

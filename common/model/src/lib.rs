@@ -12,6 +12,7 @@ mod error;
 pub mod exit;
 pub mod frameworks;
 mod gpu_listing;
+mod gpu_model;
 mod health;
 mod ident;
 mod inventory;
@@ -29,6 +30,7 @@ pub use cpus::{CpuSet, overlap};
 pub use diag::{Diag, Verbosity};
 pub use error::{Failure, Kind, reason, refused};
 pub use gpu_listing::{GpuListing, Silent};
+pub use gpu_model::is_model;
 pub use health::{Ailment, ComputeMode, Health, of_recovery_action};
 pub use ident::{Selector, Uuid, WITHOUT_PREFIX, WITHOUT_PREFIX_HINT};
 pub use inventory::{

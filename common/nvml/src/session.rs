@@ -102,11 +102,12 @@ impl<'n> Session<'n> {
             _ => Some(self.uuid((index, None), &handle)?),
         };
         let (mig, slots) = self.mig(index, &handle)?;
+        let named = Some(&*handle).filter(|_| detail >= Detail::Name);
         let full = Some(&*handle).filter(|_| detail >= Detail::Full);
         Ok(Gpu {
             index,
             uuid,
-            name: full.and_then(|gpu| raw::name(self.nvml, gpu).ok()),
+            name: named.and_then(|gpu| raw::name(self.nvml, gpu).ok()),
             pci_bus_id: full.and_then(|gpu| raw::pci_bus_id(self.nvml, gpu).ok()),
             mig,
             slots: slots.min(MOST_SLOTS),

@@ -128,6 +128,8 @@ keys! {
         |s| s.count.to_string(), |s, t| s.count = count(t)?;
     preference "profile", "only MIG devices with these profiles, the smallest first",
         |s| quoted(&s.profile), |s, t| s.profile = names(t)?;
+    preference "model", "only devices on these GPUs: parts of what NVML calls them, such as \"H100\"",
+        |s| quoted(&s.model), |s, t| s.model = names(t)?;
     preference "min_memory", "only devices, or shares, with at least this much memory, the smallest first",
         |s| show_size(s.min_memory), |s, t| s.min_memory = Some(memory(t)?);
     preference "gpu", "only devices on these GPUs: NVML indices or UUIDs",

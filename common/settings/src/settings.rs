@@ -65,6 +65,8 @@ pub struct Settings {
     pub count: u32,
     /// Only MIG devices of these profiles; empty: of any.
     pub profile: Vec<String>,
+    /// Only devices on GPUs whose names have one of these parts; empty: on any.
+    pub model: Vec<String>,
     /// Only devices, or shares, with at least so many bytes of memory.
     pub min_memory: Option<u64>,
     /// Only devices on these GPUs; empty: on any.
@@ -170,6 +172,7 @@ impl Default for Settings {
             kind: Type::Auto,
             count: 1,
             profile: Vec::new(),
+            model: Vec::new(),
             min_memory: None,
             gpu: Vec::new(),
             policy: None,

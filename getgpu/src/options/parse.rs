@@ -16,9 +16,10 @@ use super::{Action, GetgpuOptions, Keep, Only, meant, usage};
 
 /// Settings whose options choose, share or wait, which INDEX excludes; the type decides
 /// what is counted.
-const WITHOUT_INDEX: [&str; 7] = [
+const WITHOUT_INDEX: [&str; 8] = [
     "count",
     "profile",
+    "model",
     "min_memory",
     "gpu",
     "policy",

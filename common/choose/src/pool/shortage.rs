@@ -1,10 +1,12 @@
 //! A pool with fewer devices than are wanted: what the node has instead. Asking again cannot
 //! help. Pure, but for the question whether this is a container.
 
+use std::fmt::Display;
+
 use getgpu_ask::HANGS_OR_SICK;
 use getgpu_linux::procfs::namespaces;
 use getgpu_model::{
-    Device, Failure, Inventory, Kind, Silent, WITHOUT_PREFIX, WITHOUT_PREFIX_HINT, quantity,
+    Detail, Device, Failure, Inventory, Kind, Silent, WITHOUT_PREFIX, WITHOUT_PREFIX_HINT, quantity,
 };
 
 use super::{Filter, Outside};
@@ -105,8 +107,14 @@ pub fn empty_pool(filter: &Filter, inventory: &Inventory, outside: &[Option<Outs
         let failure = failed(Kind::Nvml, "answers", &format!("{unread}; {silent}"));
         return failure.hint(HANGS_OR_SICK);
     }
+    let by_model = outside.iter().flatten().any(|out| out.is_model());
+    let there = if by_model {
+        models(inventory)
+    } else {
+        there_is(inventory)
+    };
     failed(Kind::NoDevice, "exists", &unread)
-        .hint(there_is(inventory).unwrap_or_else(|| "getgpu --list shows what there is".into()))
+        .hint(there.unwrap_or_else(|| "getgpu --list shows what there is".into()))
 }
 
 /// Whether what does not answer may be on a GPU that is asked for.
@@ -152,8 +160,19 @@ fn there_is(inventory: &Inventory) -> Option<String> {
         let size = device.memory? as f64 / f64::from(1 << 30);
         Some(format!("{name} ({size:.2} GiB)"))
     });
-    let kinds = counted(kinds.collect::<Option<Vec<_>>>()?);
-    let parts: Vec<String> = kinds
+    here(kinds.collect::<Option<Vec<_>>>()?)
+}
+
+/// `here: 8 x NVIDIA A100-SXM4-40GB`, of the GPUs that were asked for their names.
+fn models(inventory: &Inventory) -> Option<String> {
+    let gpus = inventory.gpus.iter();
+    let asked = gpus.filter(|gpu| gpu.detail >= Some(Detail::Name));
+    let names = asked.map(|gpu| gpu.name.as_deref().unwrap_or("GPU of unknown model"));
+    here(names.collect())
+}
+
+fn here<T: PartialEq + Display>(kinds: Vec<T>) -> Option<String> {
+    let parts: Vec<String> = counted(kinds)
         .iter()
         .map(|(kind, n)| format!("{n} x {kind}"))
         .collect();

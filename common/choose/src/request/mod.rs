@@ -153,10 +153,11 @@ impl Request {
     /// How much has to be known of the node: of several devices also whether a program
     /// can use them together.
     pub(crate) fn detail(&self) -> Detail {
+        let least = self.filter.detail().max(self.least_detail);
         if self.count > 1 {
-            Detail::Size
+            least.max(Detail::Size)
         } else {
-            self.filter.detail().max(self.least_detail)
+            least
         }
     }
 
@@ -273,6 +274,7 @@ impl Request {
     #[must_use]
     pub fn by_index(mut self) -> Self {
         self.filter.profiles.clear();
+        self.filter.models.clear();
         self.filter.gpus.clear();
         (
             self.filter.min_memory,
@@ -296,16 +298,11 @@ impl Request {
             .grant
             .as_ref()
             .map(|grant| sorted(grant.iter().map(ToString::to_string).collect()));
+        let models = lowercase(&filter.models);
         format!(
-            "{:?} {} {} {} {} {} {}",
+            "{:?} {} {} {} {} {} {}{}",
             filter.kind,
-            sorted(
-                filter
-                    .profiles
-                    .iter()
-                    .map(|profile| profile.to_ascii_lowercase())
-                    .collect()
-            ),
+            lowercase(&filter.profiles),
             filter.min_memory.unwrap_or(0),
             filter
                 .share
@@ -313,6 +310,11 @@ impl Request {
             sorted(filter.gpus.iter().map(ToString::to_string).collect()),
             grant.as_deref().unwrap_or("all"),
             self.count,
+            if models.is_empty() {
+                models
+            } else {
+                format!(" {models}")
+            },
         )
     }
 
@@ -381,12 +383,17 @@ fn filter(settings: &Settings, allowed: Option<DeviceList>) -> Filter {
         grant: None,
         grant_remedy: WITHOUT_GRANT,
         profiles: settings.profile.clone(),
+        models: settings.model.clone(),
         min_memory: settings.min_memory,
         share: settings.share,
         share_by_default: settings.share_by_default,
         gpus: settings.gpu.clone(),
         places: settings.places.clone(),
     }
+}
+
+fn lowercase(names: &[String]) -> String {
+    sorted(names.iter().map(|name| name.to_ascii_lowercase()).collect())
 }
 
 fn sorted(mut names: Vec<String>) -> String {

@@ -104,7 +104,7 @@ _ARGUMENTS = (
     (r"--wait=([\w.]+)", r'wait="\1"'),
     (r"--wait\b", "wait=True"),
     (r"--min-memory\b", "min_memory"),
-    (r"--(share|profile|count|policy)\b", r"\1"),
+    (r"--(share|profile|model|count|policy)\b", r"\1"),
 )
 _KINDS: dict[int, type[CudawrapError]] = {
     1: NoDeviceFree,

@@ -106,6 +106,7 @@ def lease(
     wait: Wait | None = None,
     gpu: int | str | None = None,
     policy: str | None = None,
+    model: str | Sequence[str] | None = None,
     env: bool = True,
     tag: str | None = None,
 ) -> Lease:
@@ -118,6 +119,7 @@ def lease(
     :param min_memory: only devices with at least that much, such as "10G".
     :param profile: only MIG devices of this profile, or of one of these.
     :param gpu: only devices of this GPU: its number, UUID or PCI bus id.
+    :param model: only devices on GPUs with this in their name, such as "H100", or with one of these.
     :param policy: which of the free devices, such as "pack" (`cudawrap --help` lists them).
     :param wait: True: queue without end; a number of seconds or "1h": that long; None: as the settings say.
     :param env: set CUDA_VISIBLE_DEVICES, and with a share the variables by which frameworks limit their memory.
@@ -129,7 +131,7 @@ def lease(
             f"CUDA is initialised already in this process (by {user}), so {VISIBLE} has no effect any more",
             "call cudawrap.lease() before the first CUDA call, or start the program by cudawrap",
         )
-    words = choosing(count, share, min_memory, profile, wait, gpu, policy)
+    words = choosing(count, share, min_memory, profile, wait, gpu, policy, model)
     shown = {} if tag is None else {"CUDAWRAP_TAG": tag}
     name, variables = reserve(words, {**_variables.before(), **shown})
     if env:

@@ -17,6 +17,7 @@ def choosing(
     wait: Wait | None,
     gpu: int | str | None = None,
     policy: str | None = None,
+    model: str | Sequence[str] | None = None,
 ) -> list[str]:
     """Words for the command line. What they mean is checked by the program itself."""
     words = [f"--count={count}"] if count != 1 else []
@@ -24,8 +25,8 @@ def choosing(
         words.append(f"--share={share}")
     if min_memory is not None:
         words.append(f"--min-memory={min_memory}")
-    profiles = [profile] if isinstance(profile, str) else profile or []
-    words += [f"--profile={name}" for name in profiles]
+    words += [f"--profile={name}" for name in _each(profile)]
+    words += [f"--model={name}" for name in _each(model)]
     if gpu is not None:
         words.append(f"--gpu={gpu}")
     if policy is not None:
@@ -35,3 +36,7 @@ def choosing(
     elif wait is not None:
         words.append(f"--wait={0 if wait is False else wait}")
     return words
+
+
+def _each(names: str | Sequence[str] | None) -> Sequence[str]:
+    return [names] if isinstance(names, str) else names or []

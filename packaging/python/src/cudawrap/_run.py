@@ -25,6 +25,7 @@ def run(
     wait: Wait | None = None,
     gpu: int | str | None = None,
     policy: str | None = None,
+    model: str | Sequence[str] | None = None,
     **options: Any,
 ) -> subprocess.CompletedProcess[Any]:
     """Runs a program on a free device and gives what subprocess.run gives; `options` are those of subprocess.run.
@@ -34,7 +35,7 @@ def run(
     """
     if isinstance(args, (str, bytes)) or options.get("shell"):
         raise TypeError("cudawrap.run() takes a list of words, and no shell")
-    words = choosing(count, share, min_memory, profile, wait, gpu, policy)
+    words = choosing(count, share, min_memory, profile, wait, gpu, policy, model)
     lease = current()
     if lease is not None:
         options["env"] = {**(os.environ if options.get("env") is None else options["env"]), VISIBLE: ",".join(lease.uuids)}

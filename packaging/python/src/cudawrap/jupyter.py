@@ -27,6 +27,7 @@ class CudawrapProvisioner(LocalProvisioner):
     wait_time = Unicode("", config=True, help="how long to wait for a device: 30, 1.5m; forever")
     min_memory = Unicode("", config=True, help="only devices with at least that much memory, such as 10G")
     profile = Unicode("", config=True, help="only MIG devices of this profile")
+    model = Unicode("", config=True, help="only devices on GPUs with this in their name, such as H100")
     lazy = Bool(False, config=True, help="take the device at the kernel's first CUDA call (libcudawrap.so)")
 
     _tag = None
@@ -69,4 +70,5 @@ class CudawrapProvisioner(LocalProvisioner):
 
     def _options(self) -> list[str]:
         wait = True if self.wait_time == "forever" else self.wait_time or None
-        return choosing(1, self.share or None, self.min_memory or None, self.profile or None, wait)
+        model = self.model or None
+        return choosing(1, self.share or None, self.min_memory or None, self.profile or None, wait, model=model)

@@ -9,4 +9,5 @@
 mod counts_and_policies;
 mod free_devices;
 mod index;
+mod models;
 mod profiles_and_sizes;
