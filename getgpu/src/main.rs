@@ -31,6 +31,7 @@ mod show_config;
 mod slurm;
 mod tag;
 mod unrelated;
+mod wanted;
 
 use std::ffi::OsString;
 

@@ -13,7 +13,7 @@ use getgpu_settings::{Environment, Loaded};
 use crate::call::{carry_out, put_options};
 use crate::findings::Report;
 use crate::options::{self, Action, GetgpuOptions};
-use crate::{check, monitor, report, show_config, slurm};
+use crate::{check, monitor, report, show_config, slurm, wanted};
 
 /// Runs with the arguments that were typed, for a reservation of this role; gives the exit
 /// status.
@@ -28,8 +28,12 @@ pub fn main(arguments: &[OsString], role: Role) -> i32 {
     if let Action::Slurm(hook) = options.action {
         return slurm::run(hook);
     }
-    match run(&options, &environment, &diag) {
-        Ok(()) => exit::OK,
+    let done = match options.action {
+        Action::Wanted => wanted::run(&options, &environment, &diag),
+        _ => run(&options, &environment, &diag).map(|()| exit::OK),
+    };
+    match done {
+        Ok(status) => status,
         Err(mut failure) => {
             if failure.kind == Kind::NoDriver && environment.allocation_shell {
                 failure =

@@ -348,3 +348,21 @@ else:
 
 def test_elsewhere_it_can_be_imported_and_says_that_it_needs_linux() -> None:
     subprocess.run([sys.executable, "-c", OTHER_SYSTEM], check=True)
+
+
+def test_a_lease_says_whether_another_call_waits() -> None:
+    waiter = "cudawrap --quiet --wait=30 -- true"
+
+    def queue() -> str:
+        return subprocess.run(["getgpu", "--queue"], capture_output=True, text=True, check=True).stdout
+
+    with cudawrap.lease(count=4, env=False) as lease:
+        own = subprocess.Popen(waiter.split())
+        until(lambda: waiter in queue(), "a program of this process waits")
+        assert not lease.wanted
+        # The shell exits at once, and leaves it to another process.
+        subprocess.run(f"setsid {waiter} &", shell=True, check=True)
+        until(lambda: lease.wanted, "another call waits")
+    assert not lease.wanted, "released"
+    assert own.wait(20) == 0
+    until(lambda: waiter not in queue(), "both have run")

@@ -59,6 +59,8 @@ pub enum Action {
         directories: Vec<PathBuf>,
         json: bool,
     },
+    /// Tell whether a call waits while the caller has devices.
+    Wanted,
     /// Print how many are free.
     CountFree,
     /// Print what is reserved under this tag.

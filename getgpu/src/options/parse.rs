@@ -182,6 +182,8 @@ fn action(typed: &GetgpuArguments, choices: &Overrides) -> Result<Action, Failur
     } else if let Some(by) = looking.report {
         let since = looking.since.clone();
         Action::Report { by, since, json }
+    } else if looking.wanted {
+        Action::Wanted
     } else if looking.count_free {
         Action::CountFree
     } else if let Some(name) = &keeping.release {

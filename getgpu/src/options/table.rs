@@ -63,8 +63,8 @@ pub enum Hook {
 /// What is done instead of printing a device, each alone but for `--list --watch`, which
 /// means the same as `--watch`. Beside the first one words may stand.
 #[rustfmt::skip]
-const NO_DEVICE: [&str; 10] = [
-    "check", "queue", "report", "count_free", "release", "release_all", "monitor", "slurm", "list", "watch",
+const NO_DEVICE: [&str; 11] = [
+    "check", "queue", "wanted", "report", "count_free", "release", "release_all", "monitor", "slurm", "list", "watch",
 ];
 /// What has no meaning beside that.
 #[rustfmt::skip]
@@ -154,6 +154,10 @@ pub struct Looking {
     /// held
     #[arg(long)]
     pub queue: bool,
+    /// Whether to make room: exit status 0 if a call waits in the queue while you hold a device,
+    /// else 1
+    #[arg(long)]
+    pub wanted: bool,
     /// Sum up the lines of the system's log (journalctl, or standard input): starts, device hours
     /// and refusals by user (default), tag or program
     #[arg(long, value_name = "BY", num_args = 0..=1, require_equals = true)]
@@ -292,7 +296,7 @@ pub const GUIDE: HelpText = HelpText {
         ("0", "done; a chosen device is printed"),
         (
             "1",
-            "no device is free, no device became free in the time to wait, your devices are at the site's limit, --check found a problem, or --report found nothing",
+            "no device is free, no device became free in the time to wait, your devices are at the site's limit, --check found a problem, --report found nothing, or --wanted found that no call waits",
         ),
         ("2", "wrong usage or settings, no such index"),
         (

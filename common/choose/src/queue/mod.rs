@@ -3,7 +3,7 @@
 //! `waiter` waits for its turn and then for a device, `retry_schedule` tells when to try
 //! one again, `stalled_head` when the head tries none, `keeping` is the turn of those who want
 //! several devices, `progress` says so, `queued` lists
-//! who waits, `lingering` finds reservations that are about to end, `outlook` tells when
+//! who waits, `wanted` how many wait beside a program, `lingering` finds reservations that are about to end, `outlook` tells when
 //! devices may become free.
 
 pub mod keeping;
@@ -18,9 +18,11 @@ pub mod search;
 pub mod stalled_head;
 pub mod ticket;
 pub mod waiter;
+mod wanted;
 
 pub use progress::Progress;
 pub use retry_schedule::Availability;
 pub use search::{Search, availability};
 pub use ticket::{Ticket, taken_by, waiting};
 pub use waiter::{NotServed, Patience, Seeker, Tried, Waiter};
+pub use wanted::waiting_beside;

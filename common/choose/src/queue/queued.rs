@@ -31,14 +31,13 @@ pub struct Queued {
     pub kept: Option<Count>,
 }
 
-/// The processes that wait, in the order in which they started.
+/// The processes that have signed their ticket and wait.
 ///
 /// # Errors
 ///
-/// The lock file cannot be read.
-pub fn queued(probe: &OfdLock) -> Result<Vec<Queued>, Failure> {
+/// The lock file cannot be asked.
+pub(crate) fn waiting_processes(probe: &OfdLock) -> Result<Vec<Stat>, Failure> {
     let region = layout::waiter_pids();
-    let command_lines = CommandLines::start();
     let mut found = Vec::new();
     for conflict in probe.conflicts(region, MOST)?.found {
         if conflict.held != Held::Confirmed {
@@ -46,11 +45,24 @@ pub fn queued(probe: &OfdLock) -> Result<Vec<Queued>, Failure> {
         }
         for offset in (conflict.range.start()..conflict.range.end()).take(MOST) {
             let pid = i32::try_from(offset - region.start()).unwrap_or(0);
-            if let Some(stat) = Stat::read(pid).filter(waits) {
-                found.extend(procfs::euid(pid).map(|uid| (stat, uid)));
-            }
+            found.extend(Stat::read(pid).filter(waits));
         }
     }
+    Ok(found)
+}
+
+/// The processes that wait, in the order in which they started.
+///
+/// # Errors
+///
+/// The lock file cannot be asked.
+pub fn queued(probe: &OfdLock) -> Result<Vec<Queued>, Failure> {
+    let command_lines = CommandLines::start();
+    let waiting = waiting_processes(probe)?.into_iter();
+    let mut found: Vec<(Stat, u32)> = waiting
+        .filter_map(|stat| Some((procfs::euid(stat.pid)?, stat)))
+        .map(|(uid, stat)| (stat, uid))
+        .collect();
     let keeper = Keeper::now(probe)?.and_then(Keeper::pid);
     let kept = keeper.map(|_| Keeper::count(probe)).transpose()?;
     found.sort_by_key(|(stat, _)| (stat.start, stat.pid));

@@ -12,7 +12,7 @@ use getgpu_model::{Failure, Kind};
 /// holds it longer does so out of malice, and is ignored.
 const DISPENSER: Duration = Duration::from_secs(1);
 /// More waiters than this are not counted.
-const MOST: usize = 5000;
+pub(crate) const MOST: usize = 5000;
 /// Who stands further behind is not counted more closely.
 const FAR: usize = 100;
 /// Between two counts of those before: each of them costs two questions.

@@ -45,6 +45,21 @@ class Lease:
         """Whether the lease is this process's and has not been released. A limit of the site may end it before."""
         return self._open and self._pid == os.getpid()
 
+    @property
+    def wanted(self) -> bool:
+        """Whether another call waits for a device now: a long job can end after a checkpoint and make room.
+
+        The queue does not say which devices a waiter could use, so every waiter counts that was not started by this
+        process, and that does not wait for a limit of its user. False after `release()`.
+        """
+        if not self._open:
+            return False
+        try:
+            _programs.getgpu(["--wanted", "--quiet"])
+        except NoDeviceFree:
+            return False
+        return True
+
     def release(self) -> None:
         """Gives the devices back and puts the environment back.
 

@@ -192,7 +192,7 @@ const ROWS: &[Row] = &[
 
 /// Calls of which no error is documented that could come here: they are only killed at.
 #[rustfmt::skip]
-const WITHOUT: [i64; 26] = [
+const WITHOUT: [i64; 27] = [
     libc::SYS_exit, libc::SYS_exit_group, libc::SYS_rt_sigreturn, libc::SYS_munmap,
     libc::SYS_mprotect, libc::SYS_brk, libc::SYS_mmap, libc::SYS_set_robust_list,
     libc::SYS_set_tid_address, libc::SYS_getpid, libc::SYS_getppid, libc::SYS_geteuid,
@@ -200,6 +200,7 @@ const WITHOUT: [i64; 26] = [
     libc::SYS_clock_nanosleep, libc::SYS_getrandom, libc::SYS_rt_sigaction,
     libc::SYS_rt_sigprocmask, libc::SYS_prlimit64, libc::SYS_prctl, libc::SYS_sigaltstack,
     libc::SYS_umask, libc::SYS_arch_prctl, libc::SYS_rseq,
+    libc::SYS_restart_syscall,
 ];
 
 /// Commands of fcntl(2) that only fail for a descriptor that is closed: the standard library

@@ -10,3 +10,4 @@ mod interruptions;
 mod order;
 mod several;
 mod waiters;
+mod wanted;
