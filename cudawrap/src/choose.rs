@@ -350,9 +350,9 @@ fn check_first_mig(mig: usize, inventory: &Inventory) -> Result<(), Failure> {
     let text = format!(
         "{mig} MIG devices: with this driver (before 570) a program sees only the first of them"
     );
-    Err(Failure::new(Kind::Nvml, text).hint(
-        "start one program on each; for a launcher that divides the list among its programs: CUDA_VISIBLE_DEVICES=$(getgpu -n 4) LAUNCHER",
-    ))
+    Err(Failure::new(Kind::Nvml, text).hint(format!(
+        "start one program on each; for a launcher that divides the list among its programs: CUDA_VISIBLE_DEVICES=$(getgpu -n {mig}) LAUNCHER"
+    )))
 }
 
 /// A program sees one compute instance of each GPU instance from driver 570 on.

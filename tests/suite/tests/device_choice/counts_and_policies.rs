@@ -34,6 +34,8 @@ fn cudawrap_leases_several_gpus_but_not_old_drivers_mig_devices() {
     let refused = sandbox.words("cudawrap -n 2 -- true").run();
     let line = "2 MIG devices: with this driver (before 570) a program sees only the first of them";
     refused.refuses(125, line);
+    // What getgpu prints all the same, for a launcher whose programs take one each.
+    refused.mentions("hint: start one program on each; for a launcher that divides the list among its programs: CUDA_VISIBLE_DEVICES=$(getgpu -n 2) LAUNCHER");
     sandbox.assert_clean();
     let sandbox = Sandbox::new("gpus4");
     let script = "echo $CUDA_VISIBLE_DEVICES; unset CUDA_VISIBLE_DEVICES; getgpu --count-free; getgpu -q -n 3; getgpu -n 2 --no-reserve";
