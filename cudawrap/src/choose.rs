@@ -329,7 +329,13 @@ impl Observer for Together<'_> {
         let wait = self.call.how_to_wait();
         match obstacle {
             Obstacle::Queue => wait.into(),
-            Obstacle::NoneFree => format!("getgpu --list shows who holds what; {wait}"),
+            Obstacle::NoneFree => {
+                let around = match self.request.cover {
+                    None => self.request.grant.way_around(),
+                    Some(_) => "",
+                };
+                format!("getgpu --list shows who holds what; {wait}{around}")
+            }
         }
     }
 }

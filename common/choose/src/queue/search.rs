@@ -308,7 +308,11 @@ impl Seeker for Search<'_, '_> {
             failure.message = format!("not served: the waiters before you have not taken {free}");
         }
         failure.message = format!("{}; waited {}", failure.message, quantity::waited(waited));
-        failure.hint("getgpu --list shows who holds what")
+        let around = match self.request.cover {
+            None => self.request.grant.way_around(),
+            Some(_) => "",
+        };
+        failure.hint(format!("getgpu --list shows who holds what{around}"))
     }
 }
 

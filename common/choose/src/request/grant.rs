@@ -241,6 +241,16 @@ impl Grant {
         })
     }
 
+    /// What a hint adds where the variable leaves only some devices, and no batch system set it:
+    /// a pipeline may have set an index without asking anything.
+    pub fn way_around(&self) -> &'static str {
+        if self.is_named_by_variable() && !self.batch_job {
+            "; --ignore-grant chooses among all devices, and not only those of CUDA_VISIBLE_DEVICES"
+        } else {
+            ""
+        }
+    }
+
     /// What a person can do about the grant: inside a job it is the batch system's, and
     /// to unset it takes what others were granted.
     pub fn remedy(&self, elsewhere: &'static str) -> &'static str {

@@ -115,6 +115,37 @@ fn a_granted_device_can_be_waited_for() {
     sandbox.assert_exclusive();
 }
 
+/// A pipeline such as Nextflow sets an index for each of its processes, whatever is free.
+#[test]
+fn who_waited_in_vain_for_a_variable_is_told_the_way_around_it() {
+    let sandbox = Sandbox::new("gpus4");
+    let uuids = sandbox.uuids();
+    let _taken = [0, 1].map(|at| sandbox.leased().visible(&uuids[at]).spawn());
+    sandbox.until_running(2);
+    for (visible, words) in [
+        ("0", "cudawrap --wait=0.1 -- true"),
+        ("0,1", "cudawrap --wait=0.1 -- true"),
+        ("0,1", "cudawrap -- true"),
+    ] {
+        let command = || sandbox.words(words).visible(visible);
+        let refused = command().run();
+        refused.exits(75).mentions("--ignore-grant");
+        // Inside a job the variable is the batch system's.
+        let in_job = command().env("SLURM_JOB_ID", "7").run();
+        assert!(!in_job.stderr.contains("--ignore-grant"), "{in_job:#?}");
+    }
+    let around = sandbox.words("cudawrap --ignore-grant --wait -- printenv CUDA_VISIBLE_DEVICES");
+    assert!(uuids[2..].contains(&around.visible("0").run().line()));
+    // What this call reserved itself is no pipeline's index.
+    let both = "for n in 1 2; do cudawrap -- sh -c \"touch $HOME/$n; exec sleep 100\" & done; until [ -e $HOME/1 ] && [ -e $HOME/2 ]; do sleep 0.02; done";
+    let script = format!(
+        "export CUDA_VISIBLE_DEVICES=$(getgpu -q --hold -n 2); {both}; cudawrap -- true; kill $(jobs -p)"
+    );
+    let nested = sandbox.shell("bash", &script).run();
+    nested.mentions("no free device: 2 of 2 in use");
+    assert!(!nested.stderr.contains("--ignore-grant"), "{nested:#?}");
+}
+
 #[test]
 fn a_waiter_is_served_inside_what_its_user_reserves_meanwhile() {
     let sandbox = Sandbox::new("mig4");
