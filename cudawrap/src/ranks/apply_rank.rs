@@ -6,6 +6,7 @@ use getgpu_choose::Request;
 use getgpu_model::{
     Detail, Device, Diag, Failure, Inventory, Nearest, Share, Uuid, Visible, cpus::mask,
 };
+use getgpu_settings::Shown;
 
 use super::waiting::{self, Granted};
 use super::{LAUNCHERS, Rank, distribution, launchers};
@@ -88,6 +89,7 @@ pub fn place(
     let Some(rank) = call.rank else {
         return Ok(());
     };
+    check_shown(call, rank)?;
     place_rank(call, rank, request, listed, neighbours);
     let is_granted = Granted::of(request);
     if is_granted == Granted::Nothing || !is_ours_alone(call, request, listed) {
@@ -96,6 +98,20 @@ pub fn place(
         waiting::check(call, rank, request, &devices, is_granted)?;
     }
     Ok(())
+}
+
+/// A rank that finds LOCAL_RANK takes the device of that number, as programs under torchrun do:
+/// behind its own device, which comes first, that is another rank's.
+fn check_shown(call: &CudawrapCall<'_>, rank: &Rank) -> Result<(), Failure> {
+    let name = super::TORCHRUN.local;
+    if call.settings.visible != Shown::First || !rank.has_siblings() || variable(name).is_none() {
+        return Ok(());
+    }
+    let text = format!(
+        "--visible first: a program that takes cuda:{name} would use another rank's device"
+    );
+    Err(Failure::new(Kind::Usage, text)
+        .hint("--visible all: each rank has the device of its number in the list"))
 }
 
 /// Gives a rank its part of the devices that ranks divide, and says which is nearest.

@@ -105,14 +105,32 @@ fn the_program_sees_its_own_device_or_more() {
         assert_eq!(see(local, &[], Some(&grant)), [uuids[local].clone()]);
         let mut first = vec![uuids[local].clone()];
         first.extend(uuids.iter().filter(|uuid| **uuid != uuids[local]).cloned());
-        assert_eq!(see(local, &["--visible", "first"], Some(&grant)), first);
+        let mpi = format!("OMPI_COMM_WORLD_LOCAL_RANK={local} OMPI_COMM_WORLD_LOCAL_SIZE=4");
+        let mpi = format!("{mpi} cudawrap --visible first -- printenv CUDA_VISIBLE_DEVICES");
+        let seen = sandbox.words(&mpi).visible(&grant).run().line();
+        assert_eq!(seen, first.join(","));
+        // Its program would take cuda:LOCAL_RANK, and two of them one device.
+        let torchrun = format!("LOCAL_RANK={local} LOCAL_WORLD_SIZE=4 cudawrap --visible first");
+        let refused = sandbox
+            .words(&format!("{torchrun} -- true"))
+            .visible(&grant);
+        refused
+            .run()
+            .refuses(
+                125,
+                "a program that takes cuda:LOCAL_RANK would use another rank's device",
+            )
+            .mentions("hint: --visible all: ");
         // The list as it is, also in its form.
         assert_eq!(see(local, &["--visible", "all"], Some(&grant)), uuids);
         let other = see(local, &["--visible=all"], Some("3,1,0,2"));
         assert_eq!(other, ["3", "1", "0", "2"]);
     }
     assert_eq!(see(2, &["--visible", "all"], None), uuids);
-    assert_eq!(see(2, &["--visible", "first"], None).len(), 4);
+    let alone =
+        "LOCAL_RANK=0 LOCAL_WORLD_SIZE=1 cudawrap --visible first -- printenv CUDA_VISIBLE_DEVICES";
+    let seen = sandbox.words(alone).run().line();
+    assert_eq!(seen.split(',').count(), 4, "a rank alone has no sibling");
     // The rank leases the one at its place of the list.
     let listed = format!("{},{}", uuids[3], uuids[1]);
     let rank = "LOCAL_RANK=1 LOCAL_WORLD_SIZE=2 cudawrap --visible all -- sleep 100";
