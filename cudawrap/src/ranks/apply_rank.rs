@@ -4,7 +4,7 @@
 
 use getgpu_choose::Request;
 use getgpu_model::{
-    Detail, Device, Diag, Failure, Inventory, Nearest, Share, Uuid, Visible, cpus::mask,
+    Detail, Device, Diag, Failure, Inventory, Kind, Nearest, Share, Uuid, Visible, cpus::mask,
 };
 use getgpu_settings::Shown;
 
