@@ -22,7 +22,7 @@ target      = $(or $(CARGO_TARGET_DIR),target)
 programs    = $(target)/release
 portable    = $(target)/x86_64-unknown-linux-gnu/release
 
-.PHONY: all help build built portable demo check check-all check-gpu torture fuzz asan mutants miri coverage properties soak loops slurm-load storms budget bench install install-files uninstall uninstall-files stage stage-rpm deb rpm portable-deb portable-rpm deb-only rpm-only wheel wheel-only clean
+.PHONY: all help build built portable demo check check-all check-gpu torture fuzz asan mutants mutants-sample miri coverage properties soak loops slurm-load storms budget bench install install-files uninstall uninstall-files stage stage-rpm deb rpm portable-deb portable-rpm deb-only rpm-only wheel wheel-only clean
 
 all: build
 
@@ -96,6 +96,11 @@ mutants: ## changes to pure modules that unit tests must see, hours
 	$(CARGO) mutants $(libraries) -p getgpu-nvml --cargo-arg=--lib --no-times -j $${MUTANT_JOBS:-1} -o $(target)/mutants/libraries
 	$(CARGO) mutants -p create-cudawrap --cargo-arg=--lib --cargo-arg=--test=plans --no-times -j $${MUTANT_JOBS:-1} -o $(target)/mutants/plans
 	$(CARGO) mutants -p getgpu -p cudawrap --cargo-arg=--bins --no-times -j $${MUTANT_JOBS:-1} -o $(target)/mutants/programs
+
+# COUNT changes, drawn by SEED, to the files that meet the system (tests/mutants): the unit tests of the crate and the themes of the
+# file have to see each; FIRST goes on where a run was cut off. Needs cargo-mutants, 1 to 2 minutes for each change.
+mutants-sample:
+	tests/mutants/sample.py $${SEED:-1} $${COUNT:-120} $${FIRST:-0}
 
 # The pure modules and the parsers of raw memory under Miri; needs a nightly compiler with miri and rust-src.
 miri:

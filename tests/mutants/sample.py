@@ -1,0 +1,106 @@
+#!/usr/bin/env python3
+"""Draws changes to the files that meet the system, and runs the tests that touch each file.
+
+sample.py SEED COUNT [FIRST]: needs cargo-mutants, which lists the changes; each is made in a copy of the
+sources below target/mutants, built, and has to fail the unit tests of its crate or a theme of its file.
+"""
+
+import json
+import pathlib
+import random
+import shutil
+import subprocess
+import sys
+
+# Which themes of tests/suite (or of the crate itself, after a colon) touch a file; the first that fails ends it.
+THEMES = {
+    "common/lock/src/ofd_lock.rs": ["device_choice", "error_injection", "leases", "reservations"],
+    "common/lock/src/lock_file.rs": ["security", "error_injection", "device_choice"],
+    "common/lock/src/claim.rs": ["leases", "device_choice", "error_injection", "reservations"],
+    "common/lock/src/holders.rs": ["listing", "leases", "reservations", "site_policy"],
+    "common/lock/src/kept.rs": ["queue", "listing"],
+    "common/choose/src/queue/keeping.rs": ["queue"],
+    "common/choose/src/queue/ticket.rs": ["queue", "error_injection"],
+    "common/choose/src/queue/waiter.rs": ["queue", "leases"],
+    "common/choose/src/choice/cap.rs": ["site_policy", "error_injection"],
+    "common/nvml/src/session.rs": ["listing", "nvml_faults", "device_choice"],
+    "common/nvml/src/usage.rs": ["listing", "nvml_faults", "device_choice"],
+    "common/nvml/src/device_files.rs": ["nvml_faults", "device_choice", "security"],
+    "getgpu/src/holder/lifecycle.rs": ["reservations", "leases"],
+    "getgpu/src/holder/proc_scanner.rs": ["reservations"],
+    "getgpu/src/holder/start.rs": ["reservations", "error_injection"],
+    "getgpu/src/release.rs": ["reservations", "listing"],
+    "cudawrap/src/granted.rs": ["leases", "ranks_and_cpus", "slurm"],
+    "cudawrap/src/linked.rs": ["invocation", "leases", "transparency"],
+    "cudawrap/src/ranks/apply_rank.rs": ["ranks_and_cpus"],
+    "create-cudawrap/src/plan.rs": [":plans", ":commands"],
+    "create-cudawrap/src/apply.rs": [":plans", ":commands", ":crash_safety"],
+    "create-cudawrap/src/inspect.rs": [":commands", ":plans"],
+    "create-cudawrap/src/dirlock.rs": [":commands", ":crash_safety"],
+}
+# What nothing outside sees: texts for a person who debugs.
+LEFT_OUT = "impl (std::fmt::)?Debug"
+SECONDS = 300
+
+
+def cargo(tree, *words):
+    """The exit status of cargo in the copy, and the end of what it said; a test that hangs has failed."""
+    try:
+        run = subprocess.run(
+            ["cargo", *words], cwd=tree, text=True, timeout=SECONDS, stdout=subprocess.PIPE, stderr=subprocess.STDOUT
+        )
+    except subprocess.TimeoutExpired:
+        return 124, "it hangs"
+    failed = [line for line in run.stdout.splitlines() if line.endswith("... FAILED")]
+    return run.returncode, ", ".join(line.split()[1] for line in failed[:3])
+
+
+def fate(tree, file):
+    """Which tests see the change that is in the copy."""
+    crate = next(part for part in pathlib.Path(file).parents if (tree / part / "Cargo.toml").exists())
+    package = json.loads(
+        subprocess.check_output(["cargo", "read-manifest", "--manifest-path", tree / crate / "Cargo.toml"])
+    )["name"]
+    if cargo(tree, "build", "--workspace", "--locked")[0]:
+        return "does not build"
+    targets = {"lib.rs": "--lib", "main.rs": "--bins"}
+    targets = [option for name, option in targets.items() if (tree / crate / "src" / name).exists()]
+    status, failed = cargo(tree, "test", "--locked", "-p", package, *targets)
+    if status:
+        return f"killed by unit tests: {failed}"
+    for theme in THEMES[file]:
+        of = package if theme.startswith(":") else "getgpu-tests"
+        words = ["test", "--locked", "--no-fail-fast", "-p", of, "--test", theme.lstrip(":"), "--", "--test-threads", "4"]
+        status, failed = cargo(tree, *words)
+        if status:
+            return f"killed by {theme.lstrip(':')}: {failed}"
+    return "SURVIVED"
+
+
+def main():
+    seed, count = int(sys.argv[1]), int(sys.argv[2])
+    first = int(sys.argv[3]) if len(sys.argv) > 3 else 0
+    root = pathlib.Path(__file__).resolve().parents[2]
+    files = [word for file in THEMES for word in ("-f", file)]
+    words = ["cargo", "mutants", "--no-config", "--list", "--json", "--diff", "--exclude-re", LEFT_OUT, *files]
+    changes = json.loads(subprocess.check_output(words, cwd=root))
+    changes.sort(key=lambda change: (change["file"], change["name"]))
+    drawn = random.Random(seed).sample(changes, min(count, len(changes)))
+    tree = root / "target/mutants/tree"
+    tree.mkdir(parents=True, exist_ok=True)
+    print(f"seed {seed}: {len(drawn)} of {len(changes)} changes, from number {first}", flush=True)
+    for number, change in enumerate(drawn[first:], first):
+        listed = subprocess.check_output(["git", "ls-files", "-z"], cwd=root, text=True)
+        for name in filter(None, listed.split("\0")):
+            source, copy = root / name, tree / name
+            if not source.exists() or (copy.exists() and copy.read_bytes() == source.read_bytes()):
+                continue
+            copy.parent.mkdir(parents=True, exist_ok=True)
+            shutil.copy2(source, copy)
+            copy.touch()
+        subprocess.run(["patch", "-p1", "-s"], cwd=tree, input=change["diff"], text=True, check=True)
+        print(f"{number}\t{change['name']}\t{fate(tree, change['file'])}", flush=True)
+
+
+if __name__ == "__main__":
+    main()
