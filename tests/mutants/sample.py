@@ -82,7 +82,7 @@ def main():
     first = int(sys.argv[3]) if len(sys.argv) > 3 else 0
     root = pathlib.Path(__file__).resolve().parents[2]
     files = [word for file in THEMES for word in ("-f", file)]
-    words = ["cargo", "mutants", "--no-config", "--list", "--json", "--diff", "--exclude-re", LEFT_OUT, *files]
+    words = ["cargo", "mutants", "--workspace", "--no-config", "--list", "--json", "--diff", "--exclude-re", LEFT_OUT, *files]
     changes = json.loads(subprocess.check_output(words, cwd=root))
     changes.sort(key=lambda change: (change["file"], change["name"]))
     drawn = random.Random(seed).sample(changes, min(count, len(changes)))
@@ -98,7 +98,7 @@ def main():
             copy.parent.mkdir(parents=True, exist_ok=True)
             shutil.copy2(source, copy)
             copy.touch()
-        subprocess.run(["patch", "-p1", "-s"], cwd=tree, input=change["diff"], text=True, check=True)
+        subprocess.run(["patch", "-s", tree / change["file"]], input=change["diff"], text=True, check=True)
         print(f"{number}\t{change['name']}\t{fate(tree, change['file'])}", flush=True)
 
 
