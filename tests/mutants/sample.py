@@ -17,7 +17,7 @@ THEMES = {
     "common/lock/src/ofd_lock.rs": ["device_choice", "error_injection", "leases", "reservations"],
     "common/lock/src/lock_file.rs": ["security", "error_injection", "device_choice"],
     "common/lock/src/claim.rs": ["leases", "device_choice", "error_injection", "reservations"],
-    "common/lock/src/holders.rs": ["listing", "leases", "reservations", "site_policy"],
+    "common/lock/src/holders.rs": ["listing", "leases", "reservations", "site_policy", "slurm"],
     "common/lock/src/kept.rs": ["queue", "listing"],
     "common/choose/src/queue/keeping.rs": ["queue"],
     "common/choose/src/queue/ticket.rs": ["queue", "error_injection"],
