@@ -74,6 +74,11 @@ class Project:
         """The device of each worker."""
         return {path.stem: path.read_text() for path in self.place.glob("*.worker")}
 
+    def forget(self) -> None:
+        """As if no worker had run."""
+        for path in self.place.glob("*.worker"):
+            path.unlink()
+
 
 @pytest.fixture
 def project(tmp_path: pathlib.Path) -> Project:
@@ -203,3 +208,51 @@ def test_without_a_driver_marked_tests_are_skipped_unless_required(project: Proj
         assert (status, "1 passed, 3 skipped" in said, "gpu: no NVIDIA driver" in said) == (0, True, True), said
     status, said = project.pytest("--gpu-required", "test_marked.py", LD_LIBRARY_PATH="/nothing")
     assert (status, "gpu: no NVIDIA driver on this node" in said) == (1, True), said
+
+
+def test_a_full_node_is_answered_with_the_options_of_pytest(project: Project) -> None:
+    project.place.joinpath("test_marked.py").write_text(MARKED)
+    with cudawrap.lease(count=4, env=False):
+        for words in (["--gpu-lease"], ["--gpu-lease", "-n2"], ["-k", "marker"]):
+            status, said = project.pytest(*words, "test_marked.py")
+            assert status != 0, said
+            assert "no free device: 4 of 4 in use" in said, said
+            assert "(hint: --gpu-lease-wait=forever joins the queue" in said and "wait=True" not in said, said
+
+
+def test_auto_starts_as_many_workers_as_find_room(project: Project) -> None:
+    status, said = project.pytest("-n", "auto", "--gpu-share=2G", FLAGS="--shared")
+    assert (status, len(project.used())) == (0, 8), said
+    used = list(project.used().values())
+    assert sorted(used.count(device) for device in set(used)) == [2, 2, 2, 2]
+    with cudawrap.lease(env=False):
+        for words, workers in ((["--gpu-lease"], 3), (["--gpu-share=1/2"], 6), (["--gpu-lease", "--maxprocesses=2"], 2)):
+            project.forget()
+            status, said = project.pytest("-n", "auto", *words, FLAGS="--shared")
+            assert (status, len(project.used())) == (0, workers), said
+    project.forget()
+    status, said = project.pytest("-n", "auto", "--gpu-lease", PYTEST_XDIST_AUTO_NUM_WORKERS="1")
+    assert (status, len(project.used())) == (0, 1), said
+    with cudawrap.lease(count=4, env=False):
+        status, said = project.pytest("-n", "auto", "--gpu-lease")
+        assert status != 0 and "--gpu-lease: gw0: no free device: 4 of 4 in use" in said, said
+
+
+@pytest.mark.parametrize("workers", ["2", "auto"])
+def test_each_worker_has_as_many_devices_as_the_option_says(project: Project, workers: str) -> None:
+    status, said = project.pytest("-n", workers, "--gpu-count=2")
+    assert (status, len(project.used())) == (0, 2), said
+    devices = [device for pair in project.used().values() for device in pair.split(",")]
+    assert sorted(devices) == sorted(device.uuid for device in cudawrap.devices())
+
+
+def test_a_count_that_cannot_be_met_is_refused_with_the_reason(project: Project) -> None:
+    for words, reason in (
+        (["-n3", "--gpu-count=2"], "3 workers with 2 devices each, and 4 devices for all (hint: -n 2, or --gpu-share=auto"),
+        (["-n1", "--gpu-count=5"], "1 worker with 5 devices each, and 4 devices for all (hint: --gpu-count=4 at most)"),
+        (["--gpu-count=0"], "--gpu-count: `0` is not a number of devices"),
+        (["-n", "auto", "--gpu-count=two"], "--gpu-count: `two` is not a number of devices"),
+    ):
+        status, said = project.pytest(*words)
+        assert (status, reason in said) == (4, True), said
+    assert project.used() == {}

@@ -7,11 +7,12 @@ that has the marker `gpu` or asks for the fixture `gpu_lease`, and none if there
 from __future__ import annotations
 
 import os
+import re
 from typing import Any
 
 import pytest
 
-from . import DriverError, Lease, NoDeviceFree, ProgramMissing, devices, lease
+from . import DriverError, Lease, NoDeviceFree, ProgramMissing, _programs, devices, lease
 from ._errors import CudawrapError
 from ._options import Wait
 
@@ -20,6 +21,12 @@ REPLACEMENT_WAIT = 10
 # Options with which pytest runs no test.
 _NO_TESTS = ("help", "version", "collectonly", "markers", "showfixtures", "show_fixtures_per_test")
 _lease = pytest.StashKey[Lease]()
+# The arguments of lease() in a hint, and the options that stand for them here.
+_OPTIONS = (
+    (r"\bwait=True\b", "--gpu-lease-wait=forever"),
+    (r'\bwait="([^"]*)"', r"--gpu-lease-wait=\1"),
+    (r'\bshare="([^"]*)"', r"--gpu-share=\1"),
+)
 
 
 def pytest_addoption(parser: pytest.Parser) -> None:
@@ -31,6 +38,7 @@ def pytest_addoption(parser: pytest.Parser) -> None:
         metavar="SHARE",
         help="lease a part of one: 1/2, 10G; auto: an even part if there are more workers than devices",
     )
+    group.addoption("--gpu-count", metavar="N", help="lease so many devices, or parts of so many, for each process")
     group.addoption(
         "--gpu-required",
         action="store_true",
@@ -42,6 +50,7 @@ def pytest_addoption(parser: pytest.Parser) -> None:
         help="wait that long for devices that others use (30, 1.5m, forever)",
     )
     parser.addini("gpu_lease", "as --gpu-lease: 1, a share, or auto", default="")
+    parser.addini("gpu_count", "as --gpu-count", default="")
     parser.addini("gpu_lease_wait", "as --gpu-lease-wait", default="")
 
 
@@ -51,9 +60,18 @@ def _share(config: pytest.Config) -> str:
     return config.getoption("--gpu-share") or ("1" if ini in ("", "0") else ini)
 
 
+def _count(config: pytest.Config) -> int:
+    """How many devices each process leases."""
+    text = config.getoption("--gpu-count") or config.getini("gpu_count") or "1"
+    if not re.fullmatch("[1-9][0-9]{0,3}", text):
+        raise pytest.UsageError(f"--gpu-count: `{text}` is not a number of devices")
+    return int(text)
+
+
 def _at_start(config: pytest.Config) -> bool:
     """Whether a device is leased before tests are collected; to list tests none is."""
-    asked = config.getoption("--gpu-lease") or config.getoption("--gpu-share")
+    options = ("--gpu-lease", "--gpu-share", "--gpu-count")
+    asked = any(config.getoption(option) for option in options)
     asked = asked or config.getini("gpu_lease") not in ("", "0")
     return bool(asked) and not any(getattr(config.option, name, False) for name in _NO_TESTS)
 
@@ -72,22 +90,30 @@ def pytest_configure(config: pytest.Config) -> None:
     except (DriverError, ProgramMissing) as error:
         # Tests that need no device can run, and those with the marker say why they do not.
         if config.getoption("--gpu-required"):
-            raise pytest.UsageError(f"--gpu-lease: {error}") from None
+            raise pytest.UsageError(f"--gpu-lease: {_said(error)}") from None
     except CudawrapError as error:
         if not _is_worker():
-            raise pytest.UsageError(f"--gpu-lease: {error}") from None
-        config.pluginmanager.register(_Failed(f"--gpu-lease: {_worker_id()}: {error}"))
+            raise pytest.UsageError(f"--gpu-lease: {_said(error)}") from None
+        config.pluginmanager.register(_Failed(f"--gpu-lease: {_worker_id()}: {_said(error)}"))
+
+
+def _said(error: CudawrapError) -> str:
+    """The reason, and the hint with the options of this plugin."""
+    text = str(error)
+    for argument, option in _OPTIONS:
+        text = re.sub(argument, option, text)
+    return text
 
 
 def _leased(config: pytest.Config) -> Lease:
     """The lease of this process, made at the first call."""
     held = config.stash.get(_lease, None)
     if held is None:
-        share = _share(config)
+        share, count = _share(config), _count(config)
         if _is_worker():
-            held = _worker_lease(config, share)
+            held = _worker_lease(config, share, count)
         else:
-            held = lease(share=None if share in ("1", "auto") else share, wait=_wait(config))
+            held = lease(count, share=None if share in ("1", "auto") else share, wait=_wait(config))
         config.stash[_lease] = held
     return held
 
@@ -96,12 +122,13 @@ def _device_for_test(config: pytest.Config) -> Lease:
     """The same in a test: without a driver the test is skipped, unless --gpu-required."""
     try:
         return _leased(config)
-    except (DriverError, ProgramMissing) as error:
-        if config.getoption("--gpu-required"):
-            pytest.fail(f"gpu: {error}", pytrace=False)
-        pytest.skip(f"gpu: {error}")
     except CudawrapError as error:
-        pytest.fail(f"gpu: {error}", pytrace=False)
+        failed = error
+    # Outside the handler, so that pytest does not show the exception with the words of lease() above this line.
+    reason = f"gpu: {_said(failed)}"
+    if isinstance(failed, (DriverError, ProgramMissing)) and not config.getoption("--gpu-required"):
+        pytest.skip(reason)
+    pytest.fail(reason, pytrace=False)
 
 
 @pytest.fixture(scope="session")
@@ -161,21 +188,21 @@ def _wait(config: pytest.Config) -> Wait | None:
     return True if wait == "forever" else wait
 
 
-def _worker_lease(config: pytest.Config, share: str) -> Lease:
-    count = int(os.environ.get("PYTEST_XDIST_WORKER_COUNT", "1"))
+def _worker_lease(config: pytest.Config, share: str, count: int) -> Lease:
+    workers = int(os.environ.get("PYTEST_XDIST_WORKER_COUNT", "1"))
     number = _worker_id()[len("gw") :]
     wait = _wait(config)
-    if wait is None and number.isdigit() and int(number) >= count:
+    if wait is None and number.isdigit() and int(number) >= workers:
         wait = REPLACEMENT_WAIT
-    return lease(share=_part(share, count), wait=wait)
+    return lease(count, share=_part(share, workers * count), wait=wait)
 
 
-def _part(share: str, workers: int) -> str | None:
-    """What one of so many workers leases; None: a whole device."""
+def _part(share: str, wanted: int) -> str | None:
+    """What each is, of so many that the workers want together; None: a whole device."""
     if share != "auto":
         return None if share == "1" else share
     places = _places()
-    each = -(-workers // places) if places else 1
+    each = -(-wanted // places) if places else 1
     return None if each == 1 else f"1/{each}"
 
 
@@ -187,21 +214,33 @@ def _places() -> int:
 def _check(config: pytest.Config, share: str) -> None:
     """Whole devices for more workers than there are devices: waiting would never end, since every worker keeps its
     device until all tests have run."""
-    workers = len(getattr(config.option, "tx", None) or [])
+    workers, count = len(getattr(config.option, "tx", None) or []), _count(config)
     places = _places()
-    if share == "1" and workers > places:
-        raise NoDeviceFree(
-            f"{workers} workers, and {places} device{'s' if places != 1 else ''} for them",
-            f"-n {places}, or --gpu-share=auto for an even part of a device for each worker",
-        )
+    if share != "1" or workers * count <= places:
+        return
+    them = f"{places} device{'s' if places != 1 else ''}"
+    if count == 1:
+        reason = f"{workers} workers, and {them} for them"
+    else:
+        reason = f"{workers} worker{'s' if workers != 1 else ''} with {count} devices each, and {them} for all"
+    if count > places:
+        hint = f"--gpu-count={places} at most"
+    else:
+        hint = f"-n {places // count}, or --gpu-share=auto for an even part of a device for each worker"
+    raise NoDeviceFree(reason, hint)
 
 
 @pytest.hookimpl(optionalhook=True)
 def pytest_xdist_auto_num_workers(config: Any) -> int | None:
-    """`-n auto` with whole devices: as many workers as there are devices, if there are as many CPUs."""
-    if not _at_start(config) or _share(config) != "1":
+    """`-n auto`: as many workers as find room now, at least one, which says why it finds none.
+
+    What the variable of xdist says comes first, and with even parts any number of workers finds room.
+    """
+    share = _share(config)
+    if not _at_start(config) or share == "auto" or "PYTEST_XDIST_AUTO_NUM_WORKERS" in os.environ:
         return None
+    part = [] if share == "1" else [f"--share={share}"]
     try:
-        return min(_places(), os.cpu_count() or 1) or None
+        return max(int(_programs.getgpu(["--count-free", *part])) // _count(config), 1)
     except CudawrapError:
         return None  # pytest_configure says why
