@@ -23,9 +23,15 @@ const JOBS: usize = 8;
 /// Asserts that the page has this text.
 #[track_caller]
 fn documented(text: &str) {
-    let page = Path::new(env!("CARGO_MANIFEST_DIR")).join("../../docs/LAUNCHERS.md");
-    let page = std::fs::read_to_string(page).unwrap();
-    assert!(page.contains(text), "the page does not say: {text}");
+    documented_in("LAUNCHERS.md", text);
+}
+
+/// Asserts that this page of docs has this text.
+#[track_caller]
+pub fn documented_in(page: &str, text: &str) {
+    let docs = Path::new(env!("CARGO_MANIFEST_DIR")).join("../../docs");
+    let text_of_page = std::fs::read_to_string(docs.join(page)).unwrap();
+    assert!(text_of_page.contains(text), "{page} does not say: {text}");
 }
 
 /// A node of four devices with the job.

@@ -2,6 +2,7 @@
 //! installed.
 #![allow(clippy::unwrap_used, reason = "a panic is a failed test")]
 
+mod ci_runners;
 mod docker;
 mod launchers;
 mod python;
