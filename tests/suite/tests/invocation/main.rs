@@ -3,6 +3,7 @@
 
 mod arguments;
 mod callers;
+mod clearing;
 mod hints;
 mod own_files;
 mod program_search;
