@@ -22,7 +22,7 @@ const JOBS: usize = 8;
 
 /// Asserts that the page has this text.
 #[track_caller]
-fn documented(text: &str) {
+pub fn documented(text: &str) {
     documented_in("LAUNCHERS.md", text);
 }
 
@@ -231,6 +231,26 @@ fn hyperfine_measures_on_one_device() {
     let line = "cudawrap --wait -- hyperfine --runs 3 './job 0'";
     sandbox.shell("bash", line).run().exits(0);
     assert_eq!(sandbox.runs_by_device().len(), 1);
+    sandbox.assert_clean();
+}
+
+/// By a stand-in that reads CUDA_VISIBLE_DEVICES as vLLM before 0.24 does.
+#[test]
+fn a_program_that_reads_numbers_only() {
+    let line = "CUDA_DEVICE_ORDER=PCI_BUS_ID CUDA_VISIBLE_DEVICES=$(getgpu -n 2 --format index) \
+        vllm serve MODEL --tensor-parallel-size 2";
+    documented(line);
+    let sandbox = Sandbox::new("gpus4");
+    let program = "#!/bin/sh\n\
+        case $CUDA_VISIBLE_DEVICES in *[!0-9,]* | '') exit 4 ;; esac\n\
+        exec sim-cuda --run 3\n";
+    sandbox.file("bin/vllm", program, 0o755);
+    let servers = [(); 2].map(|()| sandbox.shell("bash", line).spawn());
+    for server in servers {
+        server.wait().exits(0);
+    }
+    sandbox.assert_exclusive();
+    assert_eq!(sandbox.runs_by_device().len(), 2);
     sandbox.assert_clean();
 }
 

@@ -4,6 +4,7 @@
 
 mod ci_runners;
 mod docker;
+mod docker_gpus;
 mod launchers;
 mod python;
 mod torchrun;
