@@ -3,6 +3,7 @@
 use std::collections::BTreeMap;
 use std::time::Duration;
 
+use getgpu_model::diag::printable;
 use serde::Serialize;
 
 use super::lines::{Event, Logged};
@@ -44,7 +45,7 @@ impl TallyRow {
     fn cells(&self) -> [String; 6] {
         let hours = |hours: f64| format!("{hours:.2}");
         [
-            self.name.clone(),
+            printable(&self.name),
             self.starts.to_string(),
             hours(self.leased_hours),
             hours(self.reserved_hours),
@@ -144,12 +145,13 @@ mod tests {
         let events = [
             event(Logged::Began { waited: hour / 2 }, "ana", Some("exp")),
             event(ended(0.5, true), "ana", Some("exp")),
-            event(ended(2.0, false), "bo", None),
-            event(Logged::Refused, "bo", None),
+            event(ended(2.0, false), "bo\u{1b}[2J", None),
+            event(Logged::Refused, "bo\u{1b}[2J", None),
         ];
-        let table = "USER STARTS LEASED H RESERVED H WAITED H REFUSED\n\
-                     bo   0      0.00     2.00       0.00     1\n\
-                     ana  1      0.50     0.00       0.50     0\n";
+        // Any user can write such a line, and root reads the table on a terminal.
+        let table = "USER        STARTS LEASED H RESERVED H WAITED H REFUSED\n\
+                     bo\\u{1b}[2J 0      0.00     2.00       0.00     1\n\
+                     ana         1      0.50     0.00       0.50     0\n";
         assert_eq!(Tally::of(ReportBy::User, &events).table(), table);
         let json = Tally::of(ReportBy::Tag, &events).json();
         assert!(
