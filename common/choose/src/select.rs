@@ -244,19 +244,23 @@ impl Selection<'_, '_> {
         if ahead == 0 {
             return self.choose(probe, None, observer);
         }
-        let left_alone = if self.waits() {
-            Vec::new()
-        } else {
+        if !self.waits() {
             let inventory = self.inventory()?;
-            self.ignored_by_stalled_head(probe, &inventory)?
-        };
-        if left_alone.is_empty() {
-            return Ok(ChoiceOutcome::NoneFree(NotNow {
-                failure: queue::taken_by(ahead).hint(observer.hint(Obstacle::Queue)),
-                rejected: Vec::new(),
-            }));
+            let request = queue::past_stopped_keeper(probe, self.request, &inventory)?;
+            let mut selection = Selection {
+                node: &mut *self.node,
+                request: &request,
+                ..*self
+            };
+            let left_alone = selection.ignored_by_stalled_head(probe, &inventory)?;
+            if !left_alone.is_empty() {
+                return selection.choose(probe, Some(&left_alone), observer);
+            }
         }
-        self.choose(probe, Some(&left_alone), observer)
+        Ok(ChoiceOutcome::NoneFree(NotNow {
+            failure: queue::taken_by(ahead).hint(observer.hint(Obstacle::Queue)),
+            rejected: Vec::new(),
+        }))
     }
 
     /// Devices that are free and that the head of the queue does not look at, since it is

@@ -225,6 +225,27 @@ impl Courtesy {
         self.seen = Some(still);
         still.looks < LOOKS || now.saturating_duration_since(still.since) < STILL
     }
+
+    /// The same for a waiter that looks too seldom to see the signs of life: it looks until it
+    /// sees one, or knows that none comes.
+    ///
+    /// # Errors
+    ///
+    /// The lock file cannot be read.
+    pub fn gives_way_after_looking(&mut self, probe: &OfdLock) -> Result<bool, Failure> {
+        self.seen = None;
+        let first = Keeper::now(probe)?;
+        loop {
+            let keeper = Keeper::now(probe)?;
+            if !self.gives_way(keeper, Instant::now()) {
+                return Ok(false);
+            }
+            if keeper != first {
+                return Ok(true);
+            }
+            std::thread::sleep(PAUSE);
+        }
+    }
 }
 
 /// Whether the keeper shows no sign of life, for a call that does not wait: it looks until it
@@ -234,18 +255,7 @@ impl Courtesy {
 ///
 /// The lock file cannot be read.
 pub fn has_stopped(probe: &OfdLock) -> Result<bool, Failure> {
-    let mut courtesy = Courtesy::default();
-    let first = Keeper::now(probe)?;
-    loop {
-        let keeper = Keeper::now(probe)?;
-        if !courtesy.gives_way(keeper, Instant::now()) {
-            return Ok(true);
-        }
-        if keeper != first {
-            return Ok(false);
-        }
-        std::thread::sleep(PAUSE);
-    }
+    Ok(!Courtesy::default().gives_way_after_looking(probe)?)
 }
 
 #[cfg(test)]

@@ -1,14 +1,15 @@
 //! The queue of waiters: served in order of arrival, across users and programs, by locks
 //! alone, so that a killed waiter blocks no other. `ticket` is a place in the queue,
 //! `waiter` waits for its turn and then for a device, `retry_schedule` tells when to try
-//! one again, `stalled_head` when the head tries none, `keeping` is the turn of those who want
-//! several devices, `progress` says so, `queued` lists
-//! who waits, `wanted` how many wait beside a program, `lingering` finds reservations that are about to end, `outlook` tells when
-//! devices may become free.
+//! one again, `patience` how long it waits, `stalled_head` when the head tries none, `keeping` is
+//! the turn of those who want several devices, `progress` says so, `queued` lists who waits,
+//! `wanted` how many wait beside a program, `lingering` finds reservations that are about to end,
+//! `outlook` tells when devices may become free.
 
 pub mod keeping;
 pub mod lingering;
 pub mod outlook;
+mod patience;
 #[cfg(test)]
 mod private_lock;
 pub mod progress;
@@ -20,9 +21,10 @@ pub mod ticket;
 pub mod waiter;
 mod wanted;
 
+pub use patience::Patience;
 pub use progress::Progress;
 pub use retry_schedule::Availability;
-pub use search::{Search, availability};
+pub use search::{Search, availability, past_stopped_keeper};
 pub use ticket::{Ticket, taken_by, waiting};
-pub use waiter::{NotServed, Patience, Seeker, Tried, Waiter};
+pub use waiter::{NotServed, Seeker, Tried, Waiter};
 pub use wanted::waiting_beside;

@@ -29,6 +29,14 @@ pub struct Availability {
     pub(crate) kept: usize,
 }
 
+impl Availability {
+    /// Whether so many could be had only with some of what is kept for another waiter.
+    pub(crate) fn suffices_with_kept(&self, wanted: usize) -> bool {
+        let with_kept = self.free.len() + self.kept;
+        (self.free.len() + 1..=with_kept).contains(&wanted)
+    }
+}
+
 #[derive(Clone, Copy, Debug)]
 struct SeenDevice {
     tentative: bool,

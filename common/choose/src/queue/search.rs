@@ -19,7 +19,7 @@ use crate::pool;
 use crate::request::Request;
 use getgpu_ask::Node;
 use getgpu_linux::BlockedSignals;
-use getgpu_lock::kept::{Courtesy, Keeper};
+use getgpu_lock::kept::{self, Courtesy, Keeper};
 use getgpu_lock::{Level, LockFile, OfdLock, Side};
 use getgpu_model::{Device, Failure, Inventory, Kind, Uuid, quantity};
 use getgpu_settings::{Environment, Loaded, allowed};
@@ -218,6 +218,14 @@ impl Seeker for Search<'_, '_> {
         uuids
     }
 
+    fn look_at_keeper(&mut self, probe: &OfdLock) -> Result<(), Failure> {
+        self.request.takes_kept = false;
+        if self.room(probe)?.suffices_with_kept(self.request.count) {
+            self.courtesy.gives_way_after_looking(probe)?;
+        }
+        Ok(())
+    }
+
     fn take_kept(&mut self, is_keeper: bool) {
         self.is_keeper = is_keeper;
     }
@@ -314,6 +322,24 @@ impl Seeker for Search<'_, '_> {
         };
         failure.hint(format!("getgpu --list shows who holds what{around}"))
     }
+}
+
+/// The request, which takes what is kept if the waiter that it is kept for has been stopped.
+///
+/// # Errors
+///
+/// The lock file cannot be read.
+pub fn past_stopped_keeper(
+    probe: &OfdLock,
+    request: &Request,
+    inventory: &Inventory,
+) -> Result<Request, Failure> {
+    let mut request = request.clone();
+    let found = availability(probe, &request, request.filter.pool(inventory))?;
+    if found.suffices_with_kept(request.count) {
+        request.takes_kept = kept::has_stopped(probe)?;
+    }
+    Ok(request)
 }
 
 /// Which of these devices have room on the lock now for the request.

@@ -10,10 +10,9 @@ use super::keeping::KeepingTurn;
 use super::outlook::Outlook;
 use super::progress::Standing;
 use super::retry_schedule::{Availability, RetrySchedule};
-use super::{Progress, Ticket, stalled_head};
+use super::{Patience, Progress, Ticket, stalled_head};
 use getgpu_lock::{LockFile, OfdLock, kept};
 use getgpu_model::{Failure, Uuid};
-use getgpu_settings::Wait;
 
 /// Between two looks of the head, and of the others for each who waits before them.
 const POLL: Duration = Duration::from_millis(10);
@@ -82,6 +81,15 @@ pub trait Seeker {
     fn keepable(&self) -> Vec<Uuid> {
         Vec::new()
     }
+    /// Looks until it knows whether what is kept for another waiter is to be left alone, for a
+    /// waiter that looks seldom.
+    ///
+    /// # Errors
+    ///
+    /// The lock file cannot be read.
+    fn look_at_keeper(&mut self, _probe: &OfdLock) -> Result<(), Failure> {
+        Ok(())
+    }
     /// Whether what is kept is kept for this waiter.
     fn take_kept(&mut self, _is_keeper: bool) {}
     /// When those that are held may become free.
@@ -94,28 +102,6 @@ pub trait Seeker {
     fn may_have_more(&mut self, probe: &OfdLock) -> Result<bool, Failure>;
     /// The failure of having waited in vain.
     fn in_vain(&mut self, probe: &OfdLock, waited: Duration) -> Failure;
-}
-
-/// How long a waiter waits.
-#[derive(Clone, Debug)]
-pub struct Patience {
-    /// `None`: without end.
-    pub(crate) limit: Option<Duration>,
-    /// When the limit has passed and reservations linger by then, so much longer, each
-    /// once.
-    pub(crate) extensions: Vec<Duration>,
-    /// What a caller that did not ask to wait is told when the wait was in vain.
-    pub(crate) failure: Option<Failure>,
-}
-
-impl From<Wait> for Patience {
-    fn from(wait: Wait) -> Self {
-        Self {
-            limit: wait.0,
-            extensions: Vec::new(),
-            failure: None,
-        }
-    }
 }
 
 /// A place in the queue, and the search that goes on when its turn has come.
@@ -251,6 +237,7 @@ impl<'l, S: Seeker> Waiter<'l, S> {
     /// Each leaves more time to those who wait before.
     fn search_behind_stalled_head(&mut self, place: u32) -> Result<Option<S::Found>, Failure> {
         let wanted = self.seeker.wanted();
+        self.seeker.look_at_keeper(&self.probe)?;
         let (ticket, seeker, probe) = (&self.ticket, &mut self.seeker, &self.probe);
         let free = || {
             // The head tries devices itself and needs no search.

@@ -5,6 +5,7 @@ use super::*;
 use crate::queue::private_lock::private_lock;
 use crate::queue::ticket;
 use getgpu_model::{Diag, Kind, Verbosity};
+use getgpu_settings::Wait;
 
 /// Two devices, of which the second is taken for one moment.
 #[derive(Default)]

@@ -132,6 +132,27 @@ fn a_stopped_waiter_for_several_delays_nobody() {
     sandbox.assert_exclusive();
 }
 
+/// They stand in one queue with it, whose head it is.
+#[test]
+fn equal_requests_get_what_a_stopped_waiter_for_several_kept() {
+    let sandbox = Sandbox::new("gpus4");
+    let (held, waiter) = waiter_for_all(&sandbox);
+    waiter.signal(Signal::SIGSTOP);
+    for program in held {
+        program.kill();
+    }
+    wait::until("all are kept", || kept(&sandbox) == 4);
+    sandbox.words("cudawrap -n 4 -- true").run().exits(0);
+    // With the looks of a waiter that is not the head alone, this took 21 s.
+    sandbox
+        .words("cudawrap -n 4 --wait=15 -- true")
+        .run()
+        .exits(0);
+    waiter.signal(Signal::SIGCONT);
+    waiter.wait().exits(0);
+    sandbox.assert_exclusive();
+}
+
 #[test]
 fn nothing_is_kept_for_who_wants_a_device_that_is_not_well() {
     let node = "driver = '580.65.06'\n[[gpu]]\nmodel = 'H100-80GB'\ncount = 4\n";
