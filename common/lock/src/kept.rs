@@ -17,6 +17,8 @@ const BEAT: Duration = Duration::from_millis(200);
 /// The waiter counts as stopped after this time, and this many looks, without one.
 const STILL: Duration = Duration::from_millis(1300);
 const LOOKS: u32 = 20;
+/// A waiter that has not looked for longer may have missed signs of life.
+const MISSED: Duration = Duration::from_millis(400);
 /// Between two looks of a call that does nothing else meanwhile.
 const PAUSE: Duration = Duration::from_millis(5);
 /// Process ids lie below (`PID_MAX_LIMIT`).
@@ -195,6 +197,7 @@ pub struct Courtesy {
 struct Still {
     keeper: Keeper,
     since: Instant,
+    last: Instant,
     looks: u32,
 }
 
@@ -212,13 +215,20 @@ impl Courtesy {
             return false;
         }
         let still = match self.seen {
-            Some(still) if still.keeper == keeper => Still {
-                looks: still.looks.saturating_add(1),
-                ..still
-            },
+            Some(still)
+                if still.keeper == keeper
+                    && now.saturating_duration_since(still.last) <= MISSED =>
+            {
+                Still {
+                    last: now,
+                    looks: still.looks.saturating_add(1),
+                    ..still
+                }
+            }
             _ => Still {
                 keeper,
                 since: now,
+                last: now,
                 looks: 1,
             },
         };

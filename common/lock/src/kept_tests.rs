@@ -242,8 +242,8 @@ fn a_waiter_gives_way_to_one_keeper_and_to_none_that_has_stopped() {
         courtesy.gives_way(keeper(7, Held::Confirmed), at(20_000)),
         "two looks are few"
     );
-    for look in 0..40 {
-        courtesy.gives_way(keeper(7, Held::Confirmed), at(20_000 + look));
+    for look in 0..26 {
+        courtesy.gives_way(keeper(7, Held::Confirmed), at(20_000 + look * 50));
     }
     assert!(
         !courtesy.gives_way(keeper(7, Held::Confirmed), at(21_301)),
@@ -257,6 +257,22 @@ fn a_waiter_gives_way_to_one_keeper_and_to_none_that_has_stopped() {
         !courtesy.gives_way(None, at(21_303)),
         "no waiter answers for the mark"
     );
+}
+
+/// What was kept was in use meanwhile, so that the waiter did not look at the keeper.
+#[test]
+fn a_keeper_has_not_stopped_because_a_waiter_did_not_look() {
+    let start = Instant::now();
+    let at = |ms| start + Duration::from_millis(ms);
+    let mut courtesy = Courtesy::default();
+    for look in 0..20 {
+        assert!(courtesy.gives_way(keeper(7, Held::Confirmed), at(look * 10)));
+    }
+    assert!(courtesy.gives_way(keeper(7, Held::Confirmed), at(1700)));
+    for look in 0..25 {
+        assert!(courtesy.gives_way(keeper(7, Held::Confirmed), at(1700 + look * 50)));
+    }
+    assert!(!courtesy.gives_way(keeper(7, Held::Confirmed), at(3001)));
 }
 
 /// Others take what is kept by a waiter that they do not see.
