@@ -8,8 +8,8 @@ use std::time::{Duration, Instant};
 use serde::Serialize;
 
 use super::{Held, LockFile, OfdLock, Span, layout};
-use getgpu_linux::Range;
 use getgpu_linux::procfs::namespaces;
+use getgpu_linux::{Range, Stat};
 use getgpu_model::{Failure, Uuid};
 
 /// Between two signs of life.
@@ -128,13 +128,22 @@ impl Marks {
 
 /// The byte of this process.
 fn own_byte() -> Range {
-    let pid = i64::from(std::process::id());
+    let pid = std::process::id();
     let at = if namespaces::host_pids() {
-        pid
+        i64::from(pid)
     } else {
-        PIDS + pid
+        let stat = i32::try_from(pid).ok().and_then(Stat::read);
+        let started = stat.map_or(0, |stat| stat.start);
+        place_in_container(namespaces::pid_namespace(), pid, started)
     };
     Range::byte(layout::keeper().start() + at)
+}
+
+/// The place of a process in the upper half, where the ids of the host are not known. Programs in
+/// different containers often have the same id, and would count as one keeper.
+fn place_in_container(namespace: u64, pid: u32, started: u64) -> i64 {
+    let hash = layout::fnv1a(format!("{namespace}:{pid}:{started}").as_bytes());
+    PIDS + ((hash ^ (hash >> 22)) & (PIDS as u64 - 1)) as i64
 }
 
 /// The waiter that devices are kept for.

@@ -275,6 +275,25 @@ fn a_keeper_has_not_stopped_because_a_waiter_did_not_look() {
     assert!(!courtesy.gives_way(keeper(7, Held::Confirmed), at(3001)));
 }
 
+/// A waiter gives way to one keeper only, by its byte. The first program of each container has
+/// the id 1, and a namespace's number is given to another one when it ends.
+#[test]
+fn keepers_in_different_containers_are_told_apart_though_their_ids_are_the_same() {
+    let places = [
+        place_in_container(4_026_532_600, 1, 500),
+        place_in_container(4_026_532_601, 1, 500),
+        place_in_container(4_026_532_600, 1, 501),
+        place_in_container(4_026_532_600, 7, 500),
+    ];
+    assert_eq!(HashSet::from(places).len(), places.len(), "{places:?}");
+    for at in places {
+        let byte = Range::byte(layout::keeper().start() + at);
+        assert_eq!(layout::keeper().intersection(byte), Some(byte));
+        let keeper = keeper(at, Held::Confirmed).unwrap();
+        assert_eq!(keeper.pid(), None, "no process of the host");
+    }
+}
+
 /// Others take what is kept by a waiter that they do not see.
 #[test]
 fn a_keeper_is_seen_at_each_moment_while_it_keeps_other_devices() {

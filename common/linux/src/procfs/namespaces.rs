@@ -14,6 +14,11 @@ pub fn host_pids() -> bool {
     std::fs::metadata("/proc/self/ns/pid").map_or(true, |m| m.ino() == HOST_PID_NAMESPACE)
 }
 
+/// The number of this process's pid namespace; 0 where it cannot be read.
+pub fn pid_namespace() -> u64 {
+    std::fs::metadata("/proc/self/ns/pid").map_or(0, |m| m.ino())
+}
+
 /// Whether this is a container, as far as can be told: by its pid namespace, or by the files
 /// that Docker and Podman make in one.
 pub fn in_container() -> bool {
