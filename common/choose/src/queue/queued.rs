@@ -102,14 +102,18 @@ fn waits(stat: &Stat) -> bool {
         || procfs::program_name(stat.pid, &stat.comm) != stat.comm
 }
 
-/// What was typed as `--tag`, before the program.
+/// What was typed as `--tag`, before the program. The options of a linked program are its own.
 fn tag(words: &[String]) -> Option<String> {
+    let started_as = words.first()?.rsplit('/').next();
+    if !matches!(started_as, Some("getgpu" | "cudawrap")) {
+        return None;
+    }
     let mut options = words.iter().take_while(|word| *word != "--");
     let typed = options.find_map(|word| word.strip_prefix("--tag"))?;
     let value = typed
         .strip_prefix('=')
         .or(options.next().map(String::as_str));
-    value.map(str::to_owned)
+    lease_tag::parse(value?).ok()
 }
 
 fn words(bytes: &[u8]) -> Vec<String> {
@@ -123,6 +127,26 @@ fn words(bytes: &[u8]) -> Vec<String> {
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn a_tag_is_what_was_typed_for_these_commands_and_not_for_the_program() {
+        #[rustfmt::skip]
+        let cases = [
+            ("/usr/bin/cudawrap --wait --tag night -- app", Some("night")),
+            ("cudawrap --tag=a.b --wait -- app --tag own", Some("a.b")),
+            ("getgpu --hold --tag x", Some("x")),
+            ("cudawrap --wait -- app --tag own", None),
+            // A link to cudawrap has the program's name and options.
+            ("/opt/train --tag own", None),
+            ("cudawrap --wait --tag \u{1b}[31m -- app", None),
+            ("cudawrap --tag", None),
+            ("", None),
+        ];
+        for (line, expected) in cases {
+            let words: Vec<String> = line.split_whitespace().map(str::to_owned).collect();
+            assert_eq!(tag(&words).as_deref(), expected, "{line}");
+        }
+    }
 
     #[test]
     fn a_program_that_another_process_waits_for_is_shown_itself() {
