@@ -11,7 +11,7 @@ use getgpu_settings::Shown;
 use super::waiting::{self, Granted};
 use super::{LAUNCHERS, Rank, distribution, launchers};
 use crate::bind::CpuNeighbours;
-use crate::call::CudawrapCall;
+use crate::call::{CudawrapCall, Origin};
 
 /// This process's rank, from its environment.
 ///
@@ -107,11 +107,15 @@ fn check_shown(call: &CudawrapCall<'_>, rank: &Rank) -> Result<(), Failure> {
     if call.settings.visible != Shown::First || !rank.has_siblings() || variable(name).is_none() {
         return Ok(());
     }
-    let text = format!(
-        "--visible first: a program that takes cuda:{name} would use another rank's device"
-    );
-    Err(Failure::new(Kind::Usage, text)
-        .hint("--visible all: each rank has the device of its number in the list"))
+    // The words after a link's name belong to its program.
+    let (first, all) = match call.origin {
+        Origin::Link => ("CUDAWRAP_VISIBLE=first", "CUDAWRAP_VISIBLE=all"),
+        Origin::OwnName => ("--visible first", "--visible all"),
+    };
+    let text = format!("{first}: a program that takes cuda:{name} would use another rank's device");
+    Err(Failure::new(Kind::Usage, text).hint(format!(
+        "{all}: each rank has the device of its number in the list"
+    )))
 }
 
 /// Gives a rank its part of the devices that ranks divide, and says which is nearest.

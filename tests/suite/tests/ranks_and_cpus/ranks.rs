@@ -4,6 +4,7 @@
 use std::time::Duration;
 
 use getgpu_tests::listing;
+use getgpu_tests::wrapped::wrap_script;
 use harness::{Command, Running, Sandbox, wait};
 
 use crate::rank_calls::{counts, devices};
@@ -127,6 +128,15 @@ fn the_program_sees_its_own_device_or_more() {
         assert_eq!(other, ["3", "1", "0", "2"]);
     }
     assert_eq!(see(2, &["--visible", "all"], None), uuids);
+    // Options of the program behind a link are its own.
+    let link = wrap_script(&sandbox, "opt", "train", "#!/bin/sh\n");
+    let link = format!(
+        "CUDAWRAP_VISIBLE=first LOCAL_RANK=1 LOCAL_WORLD_SIZE=4 {}",
+        link.display()
+    );
+    let refused = sandbox.words(&link).run();
+    refused.refuses(125, "CUDAWRAP_VISIBLE=first: a program that takes");
+    refused.mentions("hint: CUDAWRAP_VISIBLE=all: ");
     let alone =
         "LOCAL_RANK=0 LOCAL_WORLD_SIZE=1 cudawrap --visible first -- printenv CUDA_VISIBLE_DEVICES";
     let seen = sandbox.words(alone).run().line();
