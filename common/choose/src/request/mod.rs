@@ -2,6 +2,7 @@
 //! The same for getgpu and cudawrap, so that both mean the same devices.
 
 mod batch_grant;
+mod filter;
 pub mod grant;
 
 use crate::ownership::{self, Cover, Decision, OwnershipQuestion};
@@ -12,7 +13,7 @@ use getgpu_lock::{Level, LockFile, layout};
 use getgpu_model::{
     Detail, Device, Diag, Failure, Health, Inventory, Kind, Nearest, UNITS, Units, Uuid, Visible,
 };
-use getgpu_settings::{DeviceList, Environment, Policy, Settings, allowed};
+use getgpu_settings::{Environment, Policy, Settings, allowed};
 use grant::Grant;
 
 pub use grant::WITHOUT_GRANT;
@@ -106,7 +107,7 @@ impl Request {
         Ok(Self {
             filter: Filter {
                 grant_remedy: grant.remedy(WITHOUT_GRANT),
-                ..filter(settings, allowed)
+                ..filter::of_settings(settings, allowed)
             },
             count: settings.count as usize,
             policy: settings.policy,
@@ -370,25 +371,6 @@ impl Request {
     pub fn show_grant(&mut self, inventory: &Inventory) {
         self.filter.grant = self.grant.shown(inventory);
         self.note_granted_alone();
-    }
-}
-
-/// Which devices the settings leave, of those that are `allowed`.
-fn filter(settings: &Settings, allowed: Option<DeviceList>) -> Filter {
-    Filter {
-        kind: settings.kind,
-        allowed,
-        excluded: allowed::excluded(settings),
-        granted_alone: None,
-        grant: None,
-        grant_remedy: WITHOUT_GRANT,
-        profiles: settings.profile.clone(),
-        models: settings.model.clone(),
-        min_memory: settings.min_memory,
-        share: settings.share,
-        share_by_default: settings.share_by_default,
-        gpus: settings.gpu.clone(),
-        places: settings.places.clone(),
     }
 }
 
