@@ -94,11 +94,15 @@ impl Run {
         else {
             return Ok(());
         };
-        // The other sandbox has paths of its own.
+        // The other sandbox has paths of its own; the command of fcntl(2) is in front.
         let same = |call: &Call| {
+            let mut words = call.subject.split(' ');
+            let command = words.next().filter(|word| word.starts_with("F_"));
+            let name = call.subject.rsplit('/').next();
             (
                 call.number,
-                call.subject.rsplit('/').next().map(str::to_owned),
+                command.map(str::to_owned),
+                name.map(str::to_owned),
             )
         };
         let is_meant = same(call) == same(&work.call);
