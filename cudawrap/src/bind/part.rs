@@ -46,8 +46,8 @@ fn common_units(runs: &[Run<i64>], own: &Run<i64>) -> i64 {
         .sum()
 }
 
-/// Whether the cores that belong to `units` do so with all of their units, so that no
-/// other share has a part of one.
+/// Whether all units of the cores that belong to `units` are among them, so that no other
+/// share has a part of one of these cores.
 pub fn is_whole_cores(cores: &[CpuSet], units: &Units, all: &Units) -> bool {
     let runs = within(units, all);
     let mut owned = core_units(cores.len(), all)

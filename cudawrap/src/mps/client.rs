@@ -1,5 +1,5 @@
-//! Joining: under the mutex a program becomes a client first, then it is seen to that a
-//! daemon listens and a keeper watches. So the keeper, which ends the daemon under the
+//! Joining: under the mutex a program becomes a client first; then a daemon and a keeper are
+//! started if none is there. So the keeper, which ends the daemon under the
 //! same mutex, never does so between a look at it and the client's lock.
 
 use std::io;
@@ -57,7 +57,7 @@ fn enter(control: &Control, deadline: Instant) -> Result<OfdLock, Failure> {
             Err(error) if error.kind() == io::ErrorKind::NotFound => {}
             Err(error) => return Err(cannot(directory.path(), &error)),
         }
-        // It was removed behind its last client while we waited for it.
+        // It was removed behind its last client while this process waited for it.
         if Instant::now() >= deadline {
             return Err(busy(control));
         }

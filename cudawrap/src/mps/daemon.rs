@@ -78,8 +78,8 @@ impl Control {
         })
     }
 
-    /// Starts the daemon; when this returns it listens. Else: why not, and what its log
-    /// says.
+    /// Starts the daemon; when this returns it listens. The error says why it does not, with
+    /// what its log says.
     pub fn start(&self) -> Result<(), Failure> {
         let said = self.directory.log().join("start.log");
         let (listening, status) = self
@@ -146,7 +146,7 @@ impl Control {
     }
 
     /// Ends the daemon and its server, which first waits for clients that it still has.
-    /// False: it listens still after [`AGAIN`], or that cannot be told.
+    /// False if it still listens after [`AGAIN`], or if that cannot be told.
     pub fn quit(&self) -> bool {
         let mut command = self.command();
         if let Ok(mut child) = command

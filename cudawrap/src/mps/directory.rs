@@ -87,8 +87,8 @@ impl MpsDirectory {
     pub fn make(&self) -> Result<(), Failure> {
         let top = Path::new(TOP);
         let meta = fs::symlink_metadata(top).map_err(|error| cannot(top, &error))?;
-        // Where others may rename our directory, what we find under its name next time
-        // may be theirs.
+        // Where others may rename this directory, what is under its name next time may be
+        // theirs.
         if meta.mode() & 0o022 != 0 && meta.mode() & libc::S_ISVTX == 0 {
             return Err(refused(top, "others can rename what is in it").hint("chmod +t /tmp"));
         }

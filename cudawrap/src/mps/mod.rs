@@ -26,7 +26,7 @@ use crate::call::CudawrapCall;
 use crate::handover::LaunchSpec;
 use crate::helper;
 
-/// What a daemon may take to start, as a program sees it that waits for one.
+/// How long a program that waits for a daemon allows it to start.
 const START_LIMIT: Duration = Duration::from_secs(45);
 
 /// Runs as the process that keeps a daemon, if `arguments` say so, and gives its exit status.
@@ -43,8 +43,8 @@ pub const fn start_limit(settings: &Settings) -> Duration {
     }
 }
 
-/// Switches it off for a program in which its variables cannot be set any more; what is missing
-/// then, if it was on.
+/// Switches MPS off for a program in which its variables cannot be set any more; gives what
+/// the program lacks, if it was on.
 pub fn switch_off(settings: &mut Settings) -> Option<&'static str> {
     std::mem::take(&mut settings.mps).then_some("the variables of MPS")
 }

@@ -19,8 +19,7 @@ pub fn share(rank: &Rank, devices: usize) -> Option<Share> {
     })
 }
 
-/// The device that is the rank's own if all goes by the book: ranks in blocks, in the
-/// order of the devices.
+/// The device that the rank tries first: ranks are in blocks, in the order of the devices.
 pub fn block(rank: &Rank, devices: usize) -> Option<usize> {
     let size = rank
         .size

@@ -40,9 +40,9 @@ pub fn command() -> &'static str {
 /// Ancestors that are looked at.
 const MOST: usize = 64;
 
-/// Whether what we own was reserved for, or leased by, this rank alone and not for all
-/// ranks of its launcher: then the rank uses all of it. In doubt it is for all, and each
-/// takes its part.
+/// Whether what this process owns was reserved for, or leased by, this rank alone and not all
+/// ranks of its launcher: then the rank uses all of it. If that cannot be told it is taken to
+/// be for all, and each rank takes its part.
 pub fn is_ours_alone(lock_file: &LockFile, cover: &Cover) -> bool {
     let own = std::process::id() as i32;
     let ancestors = ancestry::ancestors(own, MOST);

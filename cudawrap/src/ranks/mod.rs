@@ -1,9 +1,8 @@
 //! Which of a node's ranks this process is: read from what the launcher set, the
 //! launcher's own variables first. `distribution` is what follows from it: how many ranks share
 //! a device, and which device is whose; `apply_rank` puts that into a request; `waiting` says
-//! why a rank does not wait. `launchers`
-//! finds the launcher among the processes above, which tells whose a reservation is: this
-//! rank's own, or all ranks'.
+//! why a rank does not wait. `launchers` finds the launcher among the processes above, which
+//! tells whose a reservation is: this rank's own, or that of all ranks.
 
 pub mod apply_rank;
 pub mod distribution;
@@ -143,10 +142,10 @@ const LAUNCHERS: &[Launcher] = &[
 /// How a variable of the environment is read.
 type RankVariables<'a> = &'a dyn Fn(&str) -> Option<String>;
 
-/// The rank that the environment tells. Where launchers start each other, the inner one
-/// inherits the variables of the outer one: torchrun says so itself, of the others
-/// `nearest`, the name of the nearest process above that is a launcher, tells the
-/// innermost.
+/// The rank that the environment tells. Where one launcher starts another, the inner one
+/// inherits the variables of the outer one, so the innermost has to be known: torchrun sets a
+/// variable that says it is there; for the others, `nearest` is the name of the nearest
+/// launcher among the processes above.
 ///
 /// # Errors
 ///

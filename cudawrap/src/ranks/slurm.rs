@@ -6,7 +6,7 @@ use getgpu_model::Failure;
 
 use super::{Rank, RankVariables, number};
 
-/// The task of a step that we are.
+/// The task of a step that this process is.
 pub fn find_rank(get: RankVariables<'_>) -> Result<Option<Rank>, Failure> {
     let Some(local) = number(get, "SLURM_LOCALID")? else {
         return Ok(None);
