@@ -228,20 +228,10 @@ fn torture(name: &str, command: fn(&Sandbox) -> Command, judge: Judge) {
                 let sandbox = new();
                 while let Some(work) = work.get(next.fetch_add(1, Ordering::Relaxed)) {
                     let (point, blow) = (work.call.point, work.blow);
-                    let try_it = || {
-                        let run = run(command(&sandbox), &sandbox, Some((point, blow)));
-                        let verdict = verdict(judge, &sandbox, &run);
-                        (run, verdict)
-                    };
-                    let (mut run, mut verdict) = try_it();
+                    let run = run(command(&sandbox), &sandbox, Some((point, blow)));
                     hits.fetch_add(usize::from(run.struck.is_some()), Ordering::Relaxed);
-                    let says = |run: &Run| run.is_as_its_row_says(name, work);
-                    // On a busy machine a run may make other calls, so that the blow hits one
-                    // that was not meant; the same twice is no chance.
-                    if verdict.is_ok() && says(&run).is_err() {
-                        (run, verdict) = try_it();
-                    }
-                    if let Err(why) = verdict.and_then(|()| says(&run)) {
+                    let verdict = verdict(judge, &sandbox, &run);
+                    if let Err(why) = verdict.and_then(|()| run.is_as_its_row_says(name, work)) {
                         let line = format!(
                             "{point:?} call {} {:?} {blow:?}: {why}: status {} out {:?} err {:?}",
                             work.call.number, work.call.subject, run.story.status, run.out, run.err

@@ -179,16 +179,22 @@ fn a_github_job_has_one_device_in_all_steps() {
     assert_eq!(free_devices(&sandbox), "4");
 }
 
+/// A runner that is killed after its job's first step leaves nothing.
+#[track_caller]
+fn frees_when_killed(sandbox: &Sandbox, job: &Job) {
+    let runner = runner_of(job).spawn();
+    job.has_done(1);
+    keeps_one(sandbox);
+    runner.kill();
+    all_are_free_soon(sandbox);
+    sandbox.assert_clean();
+}
+
 #[test]
 fn a_killed_github_runner_frees_the_device() {
     let sandbox = node();
     let job = Job::new(&sandbox, "job", GITHUB, &[&recipe(&GITHUB_LEASE), USES]);
-    let runner = runner_of(&job).spawn();
-    job.has_done(1);
-    keeps_one(&sandbox);
-    runner.kill();
-    all_are_free_soon(&sandbox);
-    sandbox.assert_clean();
+    frees_when_killed(&sandbox, &job);
 }
 
 /// Two more are in use, so that two runners have all there are.
@@ -327,10 +333,5 @@ fn a_job_of_gitlabs_custom_executor_has_one_device_until_cleanup() {
 fn a_killed_gitlab_runner_frees_the_device_without_cleanup() {
     let sandbox = node();
     let job = custom_job(&sandbox);
-    let runner = runner_of(&job).spawn();
-    job.has_done(1);
-    keeps_one(&sandbox);
-    runner.kill();
-    all_are_free_soon(&sandbox);
-    sandbox.assert_clean();
+    frees_when_killed(&sandbox, &job);
 }
