@@ -9,7 +9,7 @@ use getgpu_choose::{
 };
 use getgpu_linux::{Stat, procfs::namespaces};
 use getgpu_lock::{
-    Claim, Held, Holder, HolderArgs, LockFile, OfdLock, Side, Span, claim::named_lease, holders,
+    Claim, Holder, HolderArgs, LockFile, OfdLock, Side, Span, claim::named_lease, holders,
     occupancy, ownership_proof,
 };
 use getgpu_model::{Device, Failure, Kind, Units, Uuid, quantity, share};
@@ -179,11 +179,13 @@ impl NamedDevice<'_> {
                 ownership_proof::shown_in(&locks, self.call.lock_file, region)
             })
             .unwrap_or_default();
-        Ok(claim.others_inside(&inside)? == Some(Held::Confirmed))
+        Ok(claim.others_inside(&inside)?.is_some())
     }
 
     fn reserved_for_others(&self, claim: &Claim) -> Result<bool, Failure> {
-        Ok(claim.other_side()? == Some(Held::Confirmed) && !self.reserved_for_us()?)
+        // One that is only tentative may be past its own look at the leases: a slow NVML keeps it
+        // there for longer than this call waits.
+        Ok(claim.other_side()?.is_some() && !self.reserved_for_us()?)
     }
 
     /// Whether a reservation counts as this user's although nothing can be proven: in

@@ -21,6 +21,7 @@ use nix::errno::Errno;
 
 pub use follow::{follow, watch};
 pub use registers::SUPPORTED;
+pub use subject::lock_range;
 
 /// A system call, counted.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]

@@ -5,6 +5,8 @@ use std::os::unix::fs::FileExt;
 
 use nix::libc;
 
+use crate::Call;
+
 /// Commands of fcntl(2).
 const COMMANDS: [(i32, &str); 9] = [
     (libc::F_OFD_SETLK, "F_OFD_SETLK"),
@@ -121,6 +123,27 @@ fn lock_type(pid: i32, address: u64) -> Option<i32> {
     let mut kind = [0; 2];
     memory.read_exact_at(&mut kind, address).ok()?;
     Some(i32::from(i16::from_ne_bytes(kind)))
+}
+
+/// The range that a stopped call of fcntl(2) asks about or locks: its first byte and its length
+/// in bytes. None for other calls and commands.
+pub fn lock_range(call: &Call) -> Option<(i64, i64)> {
+    let commands = [libc::F_OFD_SETLK, libc::F_OFD_GETLK].map(|command| command as u64);
+    if call.number != libc::SYS_fcntl || !commands.contains(&call.arguments[1]) {
+        return None;
+    }
+    let memory = std::fs::File::open(format!("/proc/{}/mem", call.pid)).ok()?;
+    // l_type and l_whence are 16 bits each, l_start and l_len 64.
+    let member = |at: usize| {
+        let mut bytes = [0; 8];
+        let address = call.arguments[2] + at as u64;
+        memory.read_exact_at(&mut bytes, address).ok()?;
+        Some(i64::from_ne_bytes(bytes))
+    };
+    Some((
+        member(std::mem::offset_of!(libc::flock, l_start))?,
+        member(std::mem::offset_of!(libc::flock, l_len))?,
+    ))
 }
 
 /// The text at an address, up to its nul.

@@ -13,6 +13,8 @@ use nix::libc;
 
 /// Where the leases of a device begin, counted from [`span`].
 pub const LEASE: i64 = 0x10_0000;
+/// The byte that says for which waiter a device is kept.
+pub const KEPT: i64 = 0x1f_0000;
 /// Where its reservations begin.
 pub const RESERVATION: i64 = 0x20_0000;
 /// Where the leases inside a reservation begin.

@@ -10,6 +10,7 @@ mod between_calls;
 mod every_system_call;
 mod rivals;
 mod rules;
+mod stops;
 
 /// Whether the x86-64 tracer is missing; then it has been said.
 fn lacks_tracer() -> bool {
