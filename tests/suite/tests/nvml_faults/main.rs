@@ -9,6 +9,7 @@
 mod busy_or_idle;
 mod driver_matrix;
 mod drivers;
+mod each_error;
 mod failing_library;
 mod hostile_library;
 mod nvml_hangs;
