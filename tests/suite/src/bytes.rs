@@ -41,6 +41,8 @@ pub const ALL_NUMBERS: i64 = 3000 << 22;
 pub const COUNTING_UIDS: i64 = 3 << 32;
 /// Where the tags begin, 2^24 bytes.
 pub const TAGS: i64 = 0x2_f000_0000;
+/// Where the process ids of those who wait begin, 2^22 bytes.
+pub const WAITERS: i64 = 0x2_f200_0000;
 /// The units of a device.
 pub const UNITS: i64 = 720_720;
 

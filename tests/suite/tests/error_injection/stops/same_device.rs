@@ -1,105 +1,16 @@
-//! The calls of a command about the lock, each a row: what the command holds of a device when
-//! it stands there. At each of them another acts on that very device, and who had the device
-//! at that moment says how both end.
+//! Another user acts on the very device of a command that stands before a call: who had the
+//! device at that moment has it, and the other is told.
 
 use std::fs::File;
 
 use getgpu_tests::{all_at_once, as_other_user, bytes};
+use harness::skip::{self, Need};
 use harness::{Command, Sandbox, Signal, full, wait, written};
+use inject::Story;
 use nix::sys::signal::kill;
 use nix::unistd::Pid;
 
-use super::{is_one_of, lacks_tracer};
-
-/// The part of the lock that a call is about.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-enum Region {
-    /// Who may choose several devices, or a part of one.
-    Several,
-    /// The numbers of those who wait.
-    Tickets,
-    Lease,
-    Reservation,
-    /// The reservations inside a reservation.
-    InnerReservation,
-    /// For which waiter a device is kept.
-    Kept,
-    /// The units of reservations that are ending.
-    Lingering,
-    /// By whom, and by which process, a device is leased or reserved.
-    Owner,
-    /// None that has a row.
-    Other,
-}
-
-/// What the command has of the device when it stands before a call.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-enum Holds {
-    Nothing,
-    Device,
-    /// It stands there before its claim, and again behind it.
-    Either,
-}
-
-use Holds::{Device, Either, Nothing};
-use Region::*;
-
-/// Where a command may stand: its call, what the call is about, and what it holds there. A call
-/// that has no row fails the test: what others may do at it has to be thought of first.
-#[rustfmt::skip]
-const STOPS: [(&str, Region, Holds); 16] = [
-    // The look whether others wait comes first, the right to choose several before any look.
-    ("F_OFD_GETLK", Tickets, Nothing),
-    ("F_WRLCK", Several, Nothing),
-    // Whether it is held or kept; of the units that are claimed the other side once more.
-    ("F_OFD_GETLK", Lease, Either),
-    ("F_OFD_GETLK", Reservation, Either),
-    ("F_OFD_GETLK", Kept, Nothing),
-    ("F_OFD_GETLK", InnerReservation, Device),
-    // The claim.
-    ("F_WRLCK", Lease, Nothing),
-    ("F_WRLCK", Reservation, Nothing),
-    // The confirmation, and who it is.
-    ("F_RDLCK", Lease, Device),
-    ("F_RDLCK", Reservation, Device),
-    ("F_RDLCK", Owner, Device),
-    ("F_OFD_GETLK", Owner, Device),
-    // Behind a choice in vain: whether what is reserved ends soon.
-    ("F_OFD_GETLK", Lingering, Nothing),
-    // What was claimed in vain, or is held by another process from now on.
-    ("F_UNLCK", Lease, Device),
-    ("F_UNLCK", Reservation, Device),
-    ("F_UNLCK", Several, Either),
-];
-
-/// Which region a byte is in, and which of the devices it belongs to.
-fn place(spans: &[i64], start: i64) -> (Region, Option<usize>) {
-    let device = spans.iter().position(|span| start & !(SPAN - 1) == *span);
-    let Some(device) = device else {
-        let tickets = bytes::NUMBERS..bytes::NUMBERS + bytes::ALL_NUMBERS;
-        let region = match start {
-            bytes::SEVERAL => Several,
-            _ if tickets.contains(&start) => Tickets,
-            _ => Other,
-        };
-        return (region, None);
-    };
-    let offset = start - spans[device];
-    let starts = [
-        (bytes::LEASE, Lease),
-        (bytes::KEPT, Kept),
-        (bytes::RESERVATION, Reservation),
-        (bytes::INNER_LEASE, Other),
-        (bytes::INNER_RESERVATION, InnerReservation),
-        (bytes::LINGERING, Lingering),
-        (bytes::LEASE_PIDS, Owner),
-    ];
-    let region = starts.iter().rev().find(|(start, _)| offset >= *start);
-    (region.map_or(Other, |(_, region)| *region), Some(device))
-}
-
-/// The bytes of a span.
-const SPAN: i64 = 1 << 34;
+use super::{follow, lacks_tracer};
 
 /// What another user does while the command stands before a call.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -145,6 +56,7 @@ const CASES: [Case; 6] = [
 ];
 
 /// What the actor came to.
+#[derive(Debug)]
 struct Acted {
     /// Whether it got the device.
     got: bool,
@@ -239,87 +151,46 @@ fn run(case: &Case, spare: bool, actor: Option<Actor>, at: usize) -> usize {
     let sandbox = Sandbox::new("gpus4");
     let uuids = sandbox.uuids();
     let usable = if spare { 4 } else { case.wants };
-    let excluded: Vec<_> = uuids[usable..]
-        .iter()
-        .map(|uuid| format!("'{uuid}'"))
-        .collect();
+    let excluded = uuids[usable..].iter().map(|uuid| format!("'{uuid}'"));
+    let excluded: Vec<String> = excluded.collect();
     sandbox.set_settings(&format!("excluded = [{}]", excluded.join(", ")));
-    let spans: Vec<i64> = uuids.iter().map(|uuid| bytes::span(uuid)).collect();
     let probe = bytes::open(&sandbox);
-    let named = &uuids[0];
-    let (mut command, out, err) = (case.command)(&sandbox, named).parts();
-    let is_held =
-        |device: usize, side| bytes::is_locked(&probe, spans[device] + side, bytes::UNITS);
+    let (mut command, out, err) = (case.command)(&sandbox, &uuids[0]).parts();
     let mut calls = 0;
-    let mut acted = None;
-    let is_program = |pid| is_one_of(pid, &["sim-cuda", "true"]);
-    let story = inject::watch(&mut command, is_program, |call| {
-        let Some((start, _)) = inject::lock_range(call).filter(|_| call.point.process == 0) else {
-            return;
-        };
-        let (region, device) = place(&spans, start);
-        let kind = call.subject.split(' ').next().unwrap_or_default();
-        let mut rows = STOPS.iter();
-        let row = rows.find(|(of, about, _)| *of == kind && *about == region);
-        let (.., holds) =
-            row.unwrap_or_else(|| panic!("{what}: no row for {kind} of {region:?} at {start:#x}"));
-        let device = device.unwrap_or(0);
-        let has = is_held(device, case.side);
-        if acted.is_none() {
-            let as_said = *holds == Either || (*holds == Device) == has;
-            assert!(as_said, "{what}: {kind} of {region:?} with {has}");
+    let mut met = None;
+    let story = follow(&sandbox, &mut command, Some(case.side), |stop, _| {
+        calls = stop.at + 1;
+        if let Some(actor) = actor.filter(|_| stop.at == at) {
+            let uuid = &uuids[stop.device];
+            let is_held = |side| bytes::is_locked(&probe, bytes::span(uuid) + side, bytes::UNITS);
+            let free = !is_held(bytes::LEASE) && !is_held(bytes::RESERVATION);
+            met = Some((stop, free, actor, actor.act(&sandbox, uuid, &probe)));
         }
-        if calls == at
-            && let Some(actor) = actor
-        {
-            let free = !is_held(device, bytes::LEASE) && !is_held(device, bytes::RESERVATION);
-            acted = Some((
-                actor,
-                actor.act(&sandbox, &uuids[device], &probe),
-                free,
-                device,
-                kind.to_owned(),
-                region,
-            ));
-        }
-        calls += 1;
+        met.is_some()
     });
     let said = written(&err);
-    assert!(!story.hung, "{what}: it does not end");
-    let root = story.calls[0].pid;
-    let mut had: Vec<String> = written(&out)
-        .lines()
-        .filter(|line| case.side == bytes::RESERVATION && !line.is_empty())
-        .map(str::to_owned)
-        .collect();
-    for run in sandbox.folder().runs().unwrap() {
-        if run.pid == root.cast_unsigned() {
-            had.push(run.uuid.clone());
-        }
-    }
+    let what = format!("{what}: {met:?}: {said}");
     let mut status = 0;
-    if let Some((actor, acted, free, device, kind, region)) = &acted {
-        let what = format!("{what} ({kind} {region:?}, device {device}, free: {free}): {said}");
+    if let Some((_, free, actor, acted)) = &met {
         if actor.wants_it() {
             assert_eq!(acted.got, *free, "{what}");
         }
-        if acted.got && actor.keeps() {
-            assert!(!had.contains(&uuids[*device]), "{what}");
-            if !spare || case.name == "named" {
-                status = case.refused;
-            }
+        let has_to_do_without = !spare || case.name == "named";
+        if acted.got && actor.keeps() && has_to_do_without {
+            status = case.refused;
         }
-        assert_eq!(story.status, status, "{what}");
     }
-    assert_eq!(story.status, status, "{what}: {said}");
-    // Of several devices the program uses the first.
-    assert_eq!(
-        had.len(),
-        usize::from(status == 0),
-        "{what}: {had:?}: {said}"
-    );
+    assert_eq!(story.status, status, "{what}");
+    let had = had(&sandbox, case, &story, &written(&out));
+    assert_eq!(had.len(), usize::from(status == 0), "{what}: {had:?}");
+    if let Some((stop, _, actor, acted)) = &met
+        && acted.got
+        && actor.keeps()
+    {
+        assert!(!had.contains(&uuids[stop.device]), "{what}");
+    }
     sandbox.assert_exclusive();
-    if let Some(pid) = acted.and_then(|(_, acted, ..)| acted.program) {
+    if let Some(pid) = met.and_then(|(.., acted)| acted.program) {
         let _ = kill(pid, Signal::SIGKILL);
     }
     sandbox.ask("--release-all -q");
@@ -328,9 +199,21 @@ fn run(case: &Case, spare: bool, actor: Option<Actor>, at: usize) -> usize {
     calls
 }
 
+/// The device that the command's program used, or that was printed. Of several it uses the first.
+fn had(sandbox: &Sandbox, case: &Case, story: &Story, printed: &str) -> Vec<String> {
+    if case.side == bytes::RESERVATION {
+        return printed.lines().map(str::to_owned).collect();
+    }
+    let own = story.calls[0].pid.cast_unsigned();
+    let runs = sandbox.folder().runs().unwrap().into_iter();
+    runs.filter(|run| run.pid == own)
+        .map(|run| run.uuid)
+        .collect()
+}
+
 #[test]
 fn who_has_a_device_at_a_stop_says_how_both_end() {
-    if lacks_tracer() || harness::skip::lacks(&[harness::skip::Need::Root]) {
+    if lacks_tracer() || skip::lacks(&[Need::Root]) {
         return;
     }
     all_at_once(&CASES, |case| {
