@@ -67,11 +67,21 @@ impl CudawrapCall<'_> {
         typed.is_some()
     }
 
+    /// Whether the launcher that started this program has started others on this node.
+    pub fn has_siblings(&self) -> bool {
+        self.rank.is_some_and(Rank::has_siblings)
+    }
+
+    /// Whether a line that concerns all programs of the launcher is for this one to print.
+    pub fn speaks_for_all(&self) -> bool {
+        self.rank.is_none_or(|rank| rank.first)
+    }
+
     /// How to wait, for a hint: the words after a link's name belong to its program, and one
     /// of several ranks does not wait.
     pub fn how_to_wait(&self) -> &'static str {
         match self.origin {
-            _ if self.rank.is_some_and(Rank::has_siblings) => "getgpu --list shows who holds what",
+            _ if self.has_siblings() => "getgpu --list shows who holds what",
             Origin::Link => "with CUDAWRAP_WAIT=10m a program waits",
             Origin::OwnName => "--wait joins the queue",
         }

@@ -104,12 +104,12 @@ fn unresolved(
 /// known of it.
 fn by_uuid(call: &CudawrapCall<'_>, request: &Request) -> Option<Device> {
     let share = call.settings.share;
-    let is_sized = request.least_detail >= Detail::Size;
+    let is_sized = request.least_detail() >= Detail::Size;
     let sized = share.is_some_and(|share| share.needs_memory() || is_sized);
     let uuid = request.grant.visible.single_uuid();
     // A batch system that binds tasks names one device to all of them: only NVML tells
     // which of them this task may open.
-    let is_bound = call.environment.batch_job && call.rank.is_some_and(Rank::has_siblings);
+    let is_bound = call.environment.batch_job && call.has_siblings();
     let uuid = uuid.filter(|_| request.count == 1 && !sized && !is_bound);
     uuid.cloned().map(Device::by_uuid)
 }
@@ -133,7 +133,7 @@ fn cpu_neighbours(call: &CudawrapCall<'_>) -> CpuNeighbours {
 /// all.
 fn tell_of_excluded(call: &CudawrapCall<'_>, request: &Request, device: &Device) {
     let line = request.excluded_grant(device);
-    if let Some(line) = line.filter(|_| call.rank.is_none_or(|rank| rank.first)) {
+    if let Some(line) = line.filter(|_| call.speaks_for_all()) {
         call.diag.remark(&line);
     }
 }

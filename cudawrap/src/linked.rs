@@ -13,7 +13,7 @@ use getgpu_lock::LockFile;
 use getgpu_model::{Diag, Failure, Visible, visible::hides_all};
 use getgpu_settings::{Environment, Loaded, RunOrFail, Settings};
 
-use crate::at_first_call;
+use crate::auto;
 use crate::call::{CudawrapCall, Lessee, Origin};
 use crate::choose::{free, named};
 use crate::handover::{LaunchSpec, exec};
@@ -21,7 +21,7 @@ use crate::helper;
 use crate::launch::{launch, log_refusal};
 use crate::lease_choice::lease;
 use crate::options;
-use crate::ranks::{apply_rank, waiting};
+use crate::ranks;
 
 /// What has been leased so far; kept when the program has to be looked for again.
 #[derive(Debug, Default)]
@@ -51,7 +51,7 @@ fn prepare(program: &Path, diag: &Diag) -> Result<LaunchSpec, Failure> {
         });
     }
     let settings = settings?;
-    let later = at_first_call::of_linked(&settings, &environment, program);
+    let later = auto::of_linked(&settings, &environment, program);
     let spec = match later {
         Some(spec) => spec,
         None => ready(&settings, &environment, Lessee::to_be(program), diag)?,
@@ -109,8 +109,8 @@ fn with_device(
     if value.is_some_and(|value| hides_all(&value.to_string_lossy())) {
         return Ok(LaunchSpec::unchanged());
     }
-    let rank = apply_rank::of_linked(diag);
-    let settings = &*waiting::settings(settings, rank.as_ref());
+    let (rank, settings) = ranks::of_linked(settings, diag);
+    let settings = &*settings;
     let request = Request::new(settings, environment, grant_ignored)?;
     let lock_file = lock_file(settings, environment, &request, diag)?;
     let call = CudawrapCall {

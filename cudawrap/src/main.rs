@@ -4,7 +4,6 @@
 #![cfg_attr(not(test), no_main)]
 #![cfg_attr(test, allow(dead_code, reason = "the test harness has its own main"))]
 
-mod at_first_call;
 mod auto;
 mod bind;
 mod call;

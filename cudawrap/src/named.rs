@@ -18,19 +18,14 @@ use crate::handover::{LaunchSpec, exec};
 use crate::launch::{fail, launch, log_refusal};
 use crate::lease_choice::lease;
 use crate::locate_program;
-use crate::mps;
 use crate::options::{self, CudawrapOptions, Wanted};
-use crate::ranks::{apply_rank, waiting};
-use crate::{at_first_call, auto, clearing};
+use crate::{auto, clearing, mps, ranks};
 
 /// Runs with all arguments, the program's name included; returns the exit status if the
 /// program could not be run.
 pub fn run(arguments: &[OsString]) -> i32 {
-    if arguments
-        .get(1)
-        .is_some_and(|word| word == getgpu_auto::LEASE_WORKER_OPTION)
-    {
-        return auto::main(&arguments[2..]);
+    if let Some(status) = auto::lease_worker(arguments) {
+        return status;
     }
     let plain = Diag::new("cudawrap", Verbosity::of_words(arguments));
     match options::parse(arguments) {
@@ -54,7 +49,7 @@ fn become_program(options: &CudawrapOptions, diag: &Diag) -> Result<Infallible, 
         LaunchSpec::unchanged()
     } else if options.typed.running.auto {
         let loaded = settings(options, &Environment::of_process(), &program, diag)?;
-        at_first_call::prepare(options, &loaded, diag)?
+        auto::prepare(options, &loaded, diag)?
     } else {
         let ready = prepare(options, &program, diag)?;
         clearing::tell(&program, &words[1..], diag);
@@ -66,8 +61,8 @@ fn become_program(options: &CudawrapOptions, diag: &Diag) -> Result<Infallible, 
 fn prepare(options: &CudawrapOptions, program: &Path, diag: &Diag) -> Result<LaunchSpec, Failure> {
     let (began, environment) = (Instant::now(), Environment::of_process());
     let loaded = settings(options, &environment, program, diag)?;
-    let rank = apply_rank::of_process()?;
-    let settings = &*waiting::settings(&loaded.settings, rank.as_ref());
+    let (rank, settings) = ranks::of_process(&loaded.settings)?;
+    let settings = &*settings;
     let request = Request::new(
         settings,
         &environment,
@@ -77,9 +72,7 @@ fn prepare(options: &CudawrapOptions, program: &Path, diag: &Diag) -> Result<Lau
         return Err(request.grant.empty());
     }
     request.warn_of_excluded(diag);
-    if options.typed.running.mps {
-        mps::check(settings, &request)?;
-    }
+    mps::check(&options.choices, settings, &request)?;
     let typed = options.typed.running.tag.clone();
     let lock_file = find_lock_file(settings, &environment, diag, LockWarning::Print)?;
     let call = CudawrapCall {

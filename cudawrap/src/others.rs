@@ -10,8 +10,7 @@ use crate::helper;
 
 /// Says who else runs on the devices. What cannot be read is no reason to fail.
 pub fn tell(call: &CudawrapCall<'_>, devices: &[Device]) {
-    // One rank speaks for all.
-    if call.rank.is_some_and(|rank| !rank.first) {
+    if !call.speaks_for_all() {
         return;
     }
     let used = helper::node(call.settings).ask(|node| {

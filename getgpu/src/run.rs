@@ -11,7 +11,6 @@ use getgpu_nvml::spawn;
 use getgpu_settings::{Environment, Loaded};
 
 use crate::call::{carry_out, put_options};
-use crate::findings::Report;
 use crate::options::{self, Action, GetgpuOptions};
 use crate::{check, monitor, report, show_config, slurm, wanted};
 
@@ -68,9 +67,9 @@ fn run(options: &GetgpuOptions, environment: &Environment, diag: &Diag) -> Resul
         Action::Text(text) => return show(text),
         Action::Check { directories, json } => {
             let report = match options.level {
-                _ if *json => Report::Json,
-                Verbosity::Quiet => Report::Problems,
-                _ => Report::All,
+                _ if *json => check::Report::Json,
+                Verbosity::Quiet => check::Report::Problems,
+                _ => check::Report::All,
             };
             return check::check(environment, directories, report);
         }

@@ -46,8 +46,8 @@ const EXTRAS: [Extra; 10] = [
         name: "MPS",
         places: &["cudawrap/src/mps/"],
         words: &["mps"],
-        // Lists of processes, which NVML gives for its clients too.
-        others: &["common/nvml/"],
+        // NVIDIA's own processes, which NVML lists and which run without this extra too.
+        others: &["common/nvml/", "nvidia-cuda-mps-server", "mps daemons"],
     },
     Extra {
         name: "bind",
@@ -66,28 +66,29 @@ const EXTRAS: [Extra; 10] = [
         name: "auto",
         places: &[
             "cudawrap/libcudawrap/",
-            "cudawrap/src/auto.rs",
-            "cudawrap/src/at_first_call.rs",
+            "cudawrap/src/auto/",
             "common/auto/",
             "common/settings/src/first_call.rs",
-            "getgpu/src/check_auto.rs",
+            "getgpu/src/check/auto.rs",
         ],
-        words: &["auto", "at_first_call", "libcudawrap"],
-        others: &["type::auto", "share_auto", "autos", "auto = \"auto\""],
+        words: &["auto", "libcudawrap"],
+        // A value of the settings `type`, `share` and `slurm.tasks`, and of --color.
+        others: &[
+            "type::auto",
+            "tasks::auto",
+            "color::auto",
+            "share_auto",
+            "--share auto",
+            "autos",
+            "auto = \"auto\"",
+            "\"auto\"",
+            "\"auto\\\"",
+        ],
     },
     Extra {
         name: "check",
-        places: &["getgpu/src/check", "getgpu/src/findings.rs"],
-        words: &[
-            "check::",
-            "check_devices",
-            "check_health",
-            "check_auto",
-            "action::check",
-            "mod check",
-            "findings",
-            "check {",
-        ],
+        places: &["getgpu/src/check/"],
+        words: &["check::", "action::check", "mod check", "check {"],
         others: &[],
     },
     Extra {

@@ -90,6 +90,11 @@ pub fn installed_library() -> Option<PathBuf> {
         .and_then(|path| path.canonicalize().ok())
 }
 
+/// The same for a task of a batch system that is given nothing: none unless the site wants that.
+pub fn library_for_tasks(settings: &Settings) -> Option<PathBuf> {
+    installed_library().filter(|_| settings.auto.for_tasks)
+}
+
 /// A connection: the program's end and the other process's.
 ///
 /// # Errors

@@ -10,5 +10,5 @@ mod channel;
 
 pub use channel::{
     CALLED, EXCEPT, LEASE_WORKER_OPTION, MANY, Message, ONE, PROBE, VARIABLE, channel,
-    installed_library, leaves_alone, receive, send,
+    installed_library, leaves_alone, library_for_tasks, receive, send,
 };

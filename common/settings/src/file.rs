@@ -8,7 +8,7 @@ use std::path::{Path, PathBuf};
 use toml::Spanned;
 use toml::de::{DeTable, DeValue};
 
-use super::bounded_read;
+use super::{bounded_read, keys};
 use getgpu_model::{Failure, Kind, reason};
 
 /// One `key = value` of a file.
@@ -121,9 +121,11 @@ impl File {
             ..Self::default()
         };
         for (key, value) in table.get_ref() {
-            if let ("slurm", Some(hooks)) = (key.get_ref().as_ref(), value.get_ref().as_table()) {
-                for (key, value) in hooks {
-                    let name = format!("slurm.{}", key.get_ref());
+            let table = key.get_ref();
+            let in_table = value.get_ref().as_table();
+            if let Some(settings) = in_table.filter(|_| keys::is_table(table)) {
+                for (key, value) in settings {
+                    let name = format!("{table}.{}", key.get_ref());
                     file.entries.push(source.entry(&name, key, value));
                 }
                 continue;

@@ -40,6 +40,8 @@ pub struct AutoSettings {
     pub none: AutoNone,
     /// How long a first CUDA call waits in the queue; none: as the setting `wait` says.
     pub wait: Option<Wait>,
+    /// Whether a batch system's tasks that are given nothing load the library.
+    pub for_tasks: bool,
 }
 
 keys! {

@@ -165,6 +165,12 @@ pub fn find(name: &str) -> Option<&'static Key> {
     KEYS.iter().find(|key| key.name == name)
 }
 
+/// Whether settings of this table have a row, as those of `[slurm]` are called `slurm.NAME`.
+pub(crate) fn is_table(name: &str) -> bool {
+    let mut tables = KEYS.iter().filter_map(|key| key.name.split_once('.'));
+    tables.any(|(table, _)| table == name)
+}
+
 fn show_share(settings: &Settings) -> String {
     if settings.share_auto {
         "\"auto\"".into()

@@ -48,8 +48,6 @@ pub struct SlurmSettings {
     pub taken: SlurmTaken,
     /// Whether a job may choose by options in GETGPU_SLURM.
     pub job_options: bool,
-    /// Whether tasks that nothing is given to load libcudawrap.so.
-    pub auto: bool,
     /// How long NVML may take in a hook.
     pub timeout: Duration,
     /// Which constraint or partition is promised which part; none: no parts are given.
@@ -70,7 +68,6 @@ impl Default for SlurmSettings {
             strict: false,
             taken: SlurmTaken::Hide,
             job_options: true,
-            auto: false,
             timeout: Duration::from_secs(15),
             shares: shares.iter().filter_map(|text| text.parse().ok()).collect(),
             options: Vec::new(),
@@ -126,7 +123,7 @@ keys! {
     policy "slurm.job_options", "whether a job may choose by options in GETGPU_SLURM",
         |s| s.slurm.job_options.to_string(), |s, t| s.slurm.job_options = truth(t)?;
     policy "slurm.auto", "tasks that the TaskProlog gives nothing load libcudawrap.so, and get a device at their first CUDA call",
-        |s| s.slurm.auto.to_string(), |s, t| s.slurm.auto = truth(t)?;
+        |s| s.auto.for_tasks.to_string(), |s, t| s.auto.for_tasks = truth(t)?;
     policy "slurm.timeout", "how long the NVIDIA library may take in one of Slurm's hooks",
         |s| show_time(s.slurm.timeout), |s, t| s.slurm.timeout = some_time(t)?;
     policy "slurm.shares", "which part of a device a job with this constraint, or in this partition, has from prolog to epilog; []: none",

@@ -18,6 +18,7 @@ use std::ffi::OsString;
 use std::time::Duration;
 
 use getgpu_choose::Request;
+use getgpu_cli::Overrides;
 use getgpu_linux::detached::words_behind;
 use getgpu_model::{Detail, Device, Failure, Kind};
 use getgpu_settings::Settings;
@@ -49,11 +50,15 @@ pub fn switch_off(settings: &mut Settings) -> Option<&'static str> {
     std::mem::take(&mut settings.mps).then_some("the variables of MPS")
 }
 
-/// `--mps` was typed: refuses before anything is chosen, where it is clear that there
-/// will be no share.
-pub fn check(settings: &Settings, request: &Request) -> Result<(), Failure> {
+/// Refuses `--mps` before anything is chosen, where it is clear that there will be no share.
+///
+/// # Errors
+///
+/// The option was typed, and neither a share nor a grant.
+pub fn check(typed: &Overrides, settings: &Settings, request: &Request) -> Result<(), Failure> {
+    let is_typed = typed.first_of(&["mps"]).is_some();
     // What a grant names may be a share that was reserved, or be divided among ranks.
-    if settings.share.is_none() && !settings.share_auto && !request.grant.exists() {
+    if is_typed && settings.share.is_none() && !settings.share_auto && !request.grant.exists() {
         Err(no_share())
     } else {
         Ok(())

@@ -3,9 +3,7 @@
 //! neighbours among which CPUs are divided.
 
 use getgpu_choose::Request;
-use getgpu_model::{
-    Detail, Device, Diag, Failure, Inventory, Kind, Nearest, Share, Uuid, Visible, cpus::mask,
-};
+use getgpu_model::{Device, Failure, Inventory, Kind, Nearest, Share, Uuid, Visible, cpus::mask};
 use getgpu_settings::Shown;
 
 use super::waiting::{self, Granted};
@@ -18,7 +16,7 @@ use crate::call::{CudawrapCall, Origin};
 /// # Errors
 ///
 /// A variable of a launcher has a value that is no rank.
-pub fn of_process() -> Result<Option<Rank>, Failure> {
+pub(super) fn of_process() -> Result<Option<Rank>, Failure> {
     // Only where several launchers have set theirs is there something to find out.
     let set = LAUNCHERS
         .iter()
@@ -35,13 +33,15 @@ fn variable(name: &str) -> Option<String> {
     std::env::var_os(name).map(|value| value.to_string_lossy().into_owned())
 }
 
-/// The same for a linked program, whose user may not know of any of this: invalid values
-/// warn and are ignored.
-pub fn of_linked(diag: &Diag) -> Option<Rank> {
-    of_process().unwrap_or_else(|failure| {
-        diag.warn(&format!("{}: ignored", failure.message));
-        None
-    })
+impl Rank {
+    /// What is known of the programs among which CPUs are divided, before their devices are.
+    pub fn cpu_neighbours(&self) -> CpuNeighbours {
+        CpuNeighbours {
+            programs: self.size,
+            has_several_devices: self.devices.is_some_and(|devices| devices > 1),
+            ..CpuNeighbours::default()
+        }
+    }
 }
 
 /// The share of a rank in a grant of one device, of which nothing has to be asked.
@@ -133,9 +133,6 @@ fn place_rank(
         && !is_ours_alone(call, request, listed);
     if divided && settings.share.is_none() {
         divide(request, distribution::share(rank, listed.len()));
-        if settings.mps {
-            request.least_detail = Detail::Size;
-        }
         if let Some(line) = distribution::uneven(rank, listed.len()) {
             call.diag.remark(&line);
         }

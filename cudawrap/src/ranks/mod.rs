@@ -10,9 +10,10 @@ pub mod launchers;
 pub mod slurm;
 pub mod waiting;
 
-use getgpu_model::{Failure, Kind};
+use std::borrow::Cow;
 
-use crate::bind::CpuNeighbours;
+use getgpu_model::{Diag, Failure, Kind};
+use getgpu_settings::Settings;
 
 /// One rank of a parallel program on this node.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -33,15 +34,26 @@ impl Rank {
     pub fn has_siblings(&self) -> bool {
         self.size.map_or(self.local > 0, |size| size > 1)
     }
+}
 
-    /// What is known of the programs among which CPUs are divided, before their devices are.
-    pub fn cpu_neighbours(&self) -> CpuNeighbours {
-        CpuNeighbours {
-            programs: self.size,
-            has_several_devices: self.devices.is_some_and(|devices| devices > 1),
-            ..CpuNeighbours::default()
-        }
-    }
+/// Which rank this process is, and the settings that are in force for it.
+///
+/// # Errors
+///
+/// A variable of a launcher has a value that is no rank.
+pub fn of_process(settings: &Settings) -> Result<(Option<Rank>, Cow<'_, Settings>), Failure> {
+    let rank = apply_rank::of_process()?;
+    let settings = waiting::settings(settings, rank.as_ref());
+    Ok((rank, settings))
+}
+
+/// The same for a linked program, whose user may not know of any of this: invalid values
+/// warn and are ignored.
+pub fn of_linked<'s>(settings: &'s Settings, diag: &Diag) -> (Option<Rank>, Cow<'s, Settings>) {
+    of_process(settings).unwrap_or_else(|failure| {
+        diag.warn(&format!("{}: ignored", failure.message));
+        (None, Cow::Borrowed(settings))
+    })
 }
 
 /// Whether this process is a rank with others beside it, as far as its environment tells.

@@ -133,16 +133,16 @@ impl SlurmTask<'_> {
 
     /// Nothing is given to the task.
     fn leave_alone(&self) -> Result<(), Denied> {
-        let library = getgpu_auto::installed_library();
+        let library = getgpu_auto::library_for_tasks(&self.context.loaded.settings);
         match library {
-            Some(library) if self.loads_library() => show(&injection(&library)),
+            Some(library) if self.may_load_library() => show(&injection(&library)),
             _ => Ok(()),
         }
     }
 
-    fn loads_library(&self) -> bool {
-        let free = self.granted.is_none() && variable("CUDA_INJECTION64_PATH").is_none();
-        self.context.loaded.settings.slurm.auto && free
+    /// Neither a grant nor another library is in the way.
+    fn may_load_library(&self) -> bool {
+        self.granted.is_none() && variable("CUDA_INJECTION64_PATH").is_none()
     }
 
     /// Reserves a device, or a part of one, and prints it.

@@ -39,9 +39,6 @@ pub struct Request {
     /// The process that asks for a lease, and not for a reservation that its programs
     /// share: what it owns is divided among such leases, also where it wants all of it.
     pub lease_of: Option<i32>,
-    /// How much is to be known of each device at least, although it decides nothing: an MPS
-    /// client is told its part of the memory.
-    pub least_detail: Detail,
     /// What is kept for a waiter may be taken: it is kept for this one, or the device is
     /// named, or that waiter is not given way to.
     pub takes_kept: bool,
@@ -112,12 +109,6 @@ impl Request {
             count: settings.count as usize,
             policy: settings.policy,
             cover: None,
-            // What ranks share is known only when they have been counted.
-            least_detail: if settings.mps && (settings.share.is_some() || settings.share_auto) {
-                Detail::Size
-            } else {
-                Detail::Place
-            },
             mps: settings.mps,
             nearest: None,
             user: nix::unistd::geteuid().as_raw(),
@@ -151,10 +142,20 @@ impl Request {
             && self.cap().is_none()
     }
 
+    /// How much is to be known of each device at least, although it decides nothing: an MPS
+    /// client is told its part of the memory.
+    pub fn least_detail(&self) -> Detail {
+        if self.mps && self.filter.share.is_some() {
+            Detail::Size
+        } else {
+            Detail::Place
+        }
+    }
+
     /// How much has to be known of the node: of several devices also whether a program
     /// can use them together.
     pub(crate) fn detail(&self) -> Detail {
-        let least = self.filter.detail().max(self.least_detail);
+        let least = self.filter.detail().max(self.least_detail());
         if self.count > 1 {
             least.max(Detail::Size)
         } else {

@@ -16,6 +16,9 @@ use getgpu_settings::{Auto, Environment, LeaseAt, Loaded, Settings};
 use crate::handover::LaunchSpec;
 use crate::options::CudawrapOptions;
 
+/// Options that have no effect on a program that runs already: its threads have their CPUs.
+const AT_START_ONLY: [&str; 1] = ["bind"];
+
 /// What the program is started with: no lease, but the variables that have it get one.
 /// `loaded`: the settings that are in force for it, options included.
 pub fn prepare(
@@ -23,9 +26,10 @@ pub fn prepare(
     loaded: &Loaded,
     diag: &Diag,
 ) -> Result<LaunchSpec, Failure> {
-    if options.typed.running.bind {
-        let text = "--auto: --bind has no effect on a program that is already running";
-        return Err(Failure::new(Kind::Usage, text).hint("use --auto or --bind, not both"));
+    if let Some(option) = options.choices.first_of(&AT_START_ONLY) {
+        let text = format!("--auto: {option} has no effect on a program that is already running");
+        let hint = format!("use --auto or {option}, not both");
+        return Err(Failure::new(Kind::Usage, text).hint(hint));
     }
     let library = getgpu_auto::installed_library().ok_or_else(|| {
         Failure::new(

@@ -10,7 +10,7 @@ use getgpu_model::reason;
 use getgpu_nvml::spawn::seclude;
 use getgpu_settings::{Auto, Settings};
 
-use crate::findings::Findings;
+use super::findings::Findings;
 
 /// What the process that calls cuInit says where there is no driver for CUDA.
 const NO_DRIVER: &str = "no-driver";

@@ -42,9 +42,16 @@ impl ProgramThreads {
     }
 }
 
-/// Runs with the words behind [`getgpu_auto::LEASE_WORKER_OPTION`]; standard input is the socket to
-/// the program.
-pub fn main(words: &[OsString]) -> i32 {
+/// Runs as this process, if `arguments` say so, and gives its exit status.
+pub fn lease_worker(arguments: &[OsString]) -> Option<i32> {
+    match arguments {
+        [_, option, words @ ..] if option == getgpu_auto::LEASE_WORKER_OPTION => Some(main(words)),
+        _ => None,
+    }
+}
+
+/// Standard input is the socket to the program.
+fn main(words: &[OsString]) -> i32 {
     let diag = Diag::new("cudawrap", Verbosity::of_unaware_user());
     let parsed = (|| {
         let [pid, program, threads, locks] = words else {

@@ -2,6 +2,11 @@
 //! wrong: what an administrator runs first and sends with a report. It takes nothing, and
 //! what one part of it finds does not keep the others from looking.
 
+mod auto;
+mod devices;
+mod findings;
+mod health;
+
 use std::path::{Path, PathBuf};
 use std::process::Command;
 
@@ -11,9 +16,11 @@ use getgpu_lock::{LockFile, host_sharing};
 use getgpu_model::{Failure, Inventory, quantity::counted};
 use getgpu_settings::{Environment, Loaded, Settings};
 
-use crate::findings::{Findings, Report};
 use crate::monitor::suspects_file;
-use crate::{check_auto, check_devices, explain, monitor};
+use crate::{explain, monitor};
+use findings::Findings;
+
+pub use findings::Report;
 
 /// Looks at everything and prints what was found; the failure is that something is wrong.
 pub fn check(
@@ -26,11 +33,11 @@ pub fn check(
     let lock_file = lock(environment, &settings, &mut findings);
     monitor_runs(lock_file.as_ref(), &settings, &mut findings);
     short_leases(lock_file.as_ref(), &mut findings);
-    let inventory = check_devices::check(&settings, lock_file.as_ref(), &mut findings);
+    let inventory = devices::check(&settings, lock_file.as_ref(), &mut findings);
     if let Some(inventory) = &inventory {
         lists(&settings, environment, inventory, &mut findings);
     }
-    check_auto::check(&settings, &mut findings);
+    auto::check(&settings, &mut findings);
     programs(directories, &mut findings);
     findings.report(report)
 }

@@ -8,7 +8,7 @@ use getgpu_model::{
     Ailment, ComputeMode, Detail, Device, Failure, Health, Inventory, quantity::counted,
 };
 
-use crate::findings::Findings;
+use super::findings::Findings;
 
 /// What NVML says of the health of a node.
 pub struct NodeHealth {

@@ -14,9 +14,9 @@ use getgpu_model::{
 };
 use getgpu_settings::Settings;
 
+use super::findings::Findings;
+use super::health::NodeHealth;
 use crate::call::node;
-use crate::check_health::NodeHealth;
-use crate::findings::Findings;
 
 const SICK_GPU: &str = "nvidia-smi -q shows more; a GPU that is lost needs a reset or a reboot";
 
