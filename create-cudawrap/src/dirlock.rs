@@ -12,13 +12,21 @@ use getgpu_model::{Failure, Kind, reason};
 pub const PATIENCE: Duration = Duration::from_secs(10);
 const PAUSE: Duration = Duration::from_millis(20);
 
-/// Locks the open directory, or file, until it is closed (flock(2)). `force` continues where
-/// the file system has no locks at all.
+/// What happens where the file system has no locks at all.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum IfNoLocks {
+    /// Nothing is done there.
+    Refuse,
+    /// The caller goes on without the lock.
+    GoOn,
+}
+
+/// Locks the open directory, or file, until it is closed (flock(2)).
 ///
 /// # Errors
 ///
 /// Another process holds the lock for all of `patience`, or the file system has no locks.
-pub fn lock(dir: &File, patience: Duration, force: bool) -> Result<(), Failure> {
+pub fn lock(dir: &File, patience: Duration, if_no_locks: IfNoLocks) -> Result<(), Failure> {
     let until = Instant::now() + patience;
     loop {
         match FileExt::try_lock(dir) {
@@ -31,7 +39,7 @@ pub fn lock(dir: &File, patience: Duration, force: bool) -> Result<(), Failure> 
                 return Err(Failure::new(Kind::Refused, message)
                     .hint("wait until that process exits, or end it (lslocks shows it)"));
             }
-            Err(_) if force => return Ok(()),
+            Err(_) if if_no_locks == IfNoLocks::GoOn => return Ok(()),
             Err(TryLockError::Error(error)) => {
                 let message = format!("its directory cannot be locked: {}", reason(&error));
                 return Err(Failure::new(Kind::Refused, message)
@@ -52,10 +60,10 @@ mod tests {
             File::open(dir.path()).unwrap(),
             File::open(dir.path()).unwrap(),
         );
-        lock(&first, Duration::ZERO, false).unwrap();
-        let failure = lock(&second, Duration::from_millis(50), true).unwrap_err();
+        lock(&first, Duration::ZERO, IfNoLocks::Refuse).unwrap();
+        let failure = lock(&second, Duration::from_millis(50), IfNoLocks::GoOn).unwrap_err();
         assert!(failure.message.contains("another process"), "{failure}");
         drop(first);
-        lock(&second, Duration::ZERO, false).unwrap();
+        lock(&second, Duration::ZERO, IfNoLocks::Refuse).unwrap();
     }
 }

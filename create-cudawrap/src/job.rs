@@ -9,6 +9,7 @@ use getgpu_model::{Diag, Failure, Kind, reason, refused};
 
 use crate::apply::{self, Work, apply};
 use crate::directory::Directory;
+use crate::dirlock::{self, IfNoLocks};
 use crate::inspect::{PathSnapshot, snapshot};
 use crate::names::{Names, Place};
 use crate::options::CreateOptions;
@@ -18,7 +19,7 @@ use crate::site::Site;
 use crate::state::{PathState, state};
 use crate::target::{Target, is_gone};
 use crate::wrapper::Wrapper;
-use crate::{advice, checks, dirlock, status};
+use crate::{advice, checks, status};
 
 /// What all jobs of a run share.
 pub struct Wrapping<'a> {
@@ -117,7 +118,12 @@ impl Wrapping<'_> {
             checks::length(&target.path(), u64::try_from(longest).unwrap_or(255))?;
         }
         if !self.options.dry_run {
-            dirlock::lock(dir.file(), dirlock::PATIENCE, self.options.force)
+            let if_no_locks = if self.options.force {
+                IfNoLocks::GoOn
+            } else {
+                IfNoLocks::Refuse
+            };
+            dirlock::lock(dir.file(), dirlock::PATIENCE, if_no_locks)
                 .map_err(|failure| self.options.site.blame(failure))?;
         }
         Ok(dir)

@@ -9,7 +9,7 @@ use std::os::unix::ffi::{OsStrExt, OsStringExt};
 use std::os::unix::fs::{DirBuilderExt, OpenOptionsExt, PermissionsExt};
 use std::path::{Path, PathBuf};
 
-use crate::dirlock;
+use crate::dirlock::{self, IfNoLocks};
 
 /// What is locked while the note changes.
 const LOCK: &str = ".wrapped.lock";
@@ -90,7 +90,7 @@ impl Note {
             .truncate(false)
             .mode(0o600)
             .open(dir.join(LOCK))?;
-        dirlock::lock(&lock, dirlock::PATIENCE, true)
+        dirlock::lock(&lock, dirlock::PATIENCE, IfNoLocks::GoOn)
             .map_err(|failure| io::Error::other(failure.message))?;
         let mut all = self.read()?;
         if all.iter().any(|known| known == path) == noted {
@@ -199,7 +199,7 @@ mod tests {
         let note = note(&dir, "a", 0o755);
         note.change(Path::new("/x"), NoteChange::Add).unwrap();
         let stranger = File::open(dir.path().join("a")).unwrap();
-        dirlock::lock(&stranger, std::time::Duration::ZERO, false).unwrap();
+        dirlock::lock(&stranger, std::time::Duration::ZERO, IfNoLocks::Refuse).unwrap();
         note.change(Path::new("/y"), NoteChange::Add).unwrap();
         assert_eq!(note.read().unwrap(), ["/x", "/y"].map(PathBuf::from));
         let lock = std::fs::metadata(dir.path().join("a").join(LOCK)).unwrap();

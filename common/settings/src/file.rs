@@ -69,13 +69,37 @@ pub(crate) struct Table {
     pub entries: Vec<SettingEntry>,
 }
 
+/// What becomes of a file that cannot be looked at.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum IfMissing {
+    /// It is as if it were empty.
+    Omit,
+    /// That is an error.
+    Fail,
+}
+
+impl IfMissing {
+    /// A file may be missing that is not there now. One that cannot be looked at may hold the
+    /// site's policy.
+    pub(crate) fn of_policy(path: &Path) -> Self {
+        match std::fs::symlink_metadata(path) {
+            Err(error) if error.kind() == io::ErrorKind::NotFound => Self::Omit,
+            _ => Self::Fail,
+        }
+    }
+
+    fn allows(self, path: &Path) -> bool {
+        self == Self::Omit && std::fs::symlink_metadata(path).is_err()
+    }
+}
+
 impl File {
-    /// Reads `path`; `None` if there is no such file and it need not exist.
+    /// Reads `path`; `None` if there is no such file and it may be missing.
     ///
     /// # Errors
     ///
     /// It cannot be read, is not UTF-8, or is no TOML.
-    pub fn read(path: &Path, must_exist: bool) -> Result<Option<Self>, Failure> {
+    pub(crate) fn read(path: &Path, if_missing: IfMissing) -> Result<Option<Self>, Failure> {
         let text = bounded_read::read(path).and_then(|bytes| {
             String::from_utf8(bytes)
                 .map_err(|_| io::Error::new(io::ErrorKind::InvalidData, "it is not UTF-8"))
@@ -84,7 +108,7 @@ impl File {
             Ok(text) => text,
             // Another user's home (`sudo -u` with HOME kept) has no file for this user
             // either.
-            Err(_) if !must_exist && std::fs::symlink_metadata(path).is_err() => return Ok(None),
+            Err(_) if if_missing.allows(path) => return Ok(None),
             Err(error) => {
                 return Err(Failure::new(
                     Kind::Usage,

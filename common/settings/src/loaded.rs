@@ -2,10 +2,9 @@
 //! user's, variables, options; later wins. Policy is the system's alone, and what this
 //! version does not know is kept for those who are strict about it.
 
-use std::io::ErrorKind;
-use std::path::{Path, PathBuf};
+use std::path::PathBuf;
 
-use super::file::{File, Scope, SettingEntry};
+use super::file::{File, IfMissing, Scope, SettingEntry};
 use super::{Environment, Settings, keys, member, trusted};
 use getgpu_model::{Failure, Kind, similar};
 
@@ -83,7 +82,7 @@ impl Loaded {
             "",
             environment.system_file_must_exist,
         );
-        let file = File::read(&environment.system_file, false);
+        let file = File::read(&environment.system_file, IfMissing::Omit);
         if let (Ok(()), Ok(Some(file))) = (trusted, file) {
             for entry in &file.entries {
                 // What is wrong stays as it is built in.
@@ -106,20 +105,23 @@ impl Loaded {
         let callers = environment.system_file_must_exist;
         loaded.settings.callers_list = callers;
         trusted::check(&environment.system_file, "", callers)?;
-        if let Some(file) = File::read(
-            &environment.system_file,
-            environment.system_file_must_exist || !is_missing(&environment.system_file),
-        )? {
+        let if_missing = if callers {
+            IfMissing::Fail
+        } else {
+            IfMissing::of_policy(&environment.system_file)
+        };
+        if let Some(file) = File::read(&environment.system_file, if_missing)? {
             loaded.apply(file, FileOwner::Site, program)?;
         }
         if let Some(path) = &environment.prefix_file
-            && let Some(file) = File::read(path, !is_missing(path))?.filter(File::sets_something)
+            && let Some(file) = File::read(path, IfMissing::of_policy(path))?
+            && file.sets_something()
         {
             trusted::check_prefix(path)?;
             loaded.apply(file, FileOwner::Site, program)?;
         }
         if let Some(path) = &environment.user_file
-            && let Some(file) = File::read(path, false)?
+            && let Some(file) = File::read(path, IfMissing::Omit)?
         {
             loaded.apply(file, FileOwner::User, program)?;
         }
@@ -261,11 +263,6 @@ impl Loaded {
                 .hint("getgpu --show-config lists all settings")),
         }
     }
-}
-
-/// Whether no such file exists. One that exists and cannot be reached may hold policy.
-fn is_missing(path: &Path) -> bool {
-    std::fs::symlink_metadata(path).is_err_and(|error| error.kind() == ErrorKind::NotFound)
 }
 
 /// Whether a pattern with `*` (any text) and `?` (any one character) fits all of `name`.

@@ -151,8 +151,10 @@ impl Reservation<'_> {
             let last = sys::boot_time() >= deadline;
             let found = if last {
                 self.scanner.full()
+            } else if since < CLOSELY {
+                self.look_at_caller()
             } else {
-                self.look_for_program(since < CLOSELY)
+                self.look_at_all()
             };
             if found.kept {
                 deadline = deadline.max(sys::boot_time() + self.linger);
@@ -163,20 +165,27 @@ impl Reservation<'_> {
         }
     }
 
-    /// Looks at the caller's processes if the caller, or a child of it, has become another
-    /// program since before printing. `closely`: leaves all other processes out.
-    fn look_for_program(&mut self, closely: bool) -> MatchedProcess {
-        let changed = match (&self.before, Snapshot::of(self.caller)) {
-            (Some(before), Some(now)) => now.shows_more_than(before),
-            // The caller has too many children to compare them each time.
-            _ => !closely,
-        };
-        match (changed, closely) {
-            (true, true) => self.scanner.quick(),
-            (true, false) => self.scanner.scan(),
-            (false, true) => MatchedProcess::default(),
-            (false, false) => self.scanner.roll(),
+    /// Looks at the caller's processes, if one of them has become another program.
+    fn look_at_caller(&mut self) -> MatchedProcess {
+        match self.has_new_program() {
+            Some(true) => self.scanner.quick(),
+            _ => MatchedProcess::default(),
         }
+    }
+
+    /// Looks at the processes of the node, at a part of them while the caller's have not changed.
+    fn look_at_all(&mut self) -> MatchedProcess {
+        match self.has_new_program() {
+            Some(false) => self.scanner.roll(),
+            _ => self.scanner.scan(),
+        }
+    }
+
+    /// Whether the caller, or a child of it, has become another program since before printing;
+    /// none if it has too many children to compare them each time.
+    fn has_new_program(&self) -> Option<bool> {
+        let before = self.before.as_ref()?;
+        Some(Snapshot::of(self.caller)?.shows_more_than(before))
     }
 
     /// All programs have exited. The reservation is marked as lingering at once, so that
