@@ -64,8 +64,9 @@ pub fn lease(call: &CudawrapCall<'_>, choice: Choice) -> Result<Leased, Failure>
                 Origin::Link => granted::lease(call, &mut request, &devices)?,
                 Origin::OwnName => lease_in_turn(call, &devices, &request)?,
             };
+            let by_batch = shown.is_some();
             Ok(Leased {
-                lease: lease_or_run(call, named, &request, shown.is_some())?,
+                lease: lease_or_run(call, named, &request, by_batch)?,
                 devices,
                 neighbours,
                 shown,

@@ -7,7 +7,7 @@ use std::ffi::OsString;
 use std::path::Path;
 use std::time::Instant;
 
-use getgpu_choose::{LockWarning, Request, find_lock_file, pool};
+use getgpu_choose::{GrantUse, LockWarning, Request, find_lock_file, pool};
 use getgpu_linux::program_name;
 use getgpu_lock::LockFile;
 use getgpu_model::{Diag, Failure, Visible, visible::hides_all};
@@ -111,7 +111,7 @@ fn with_device(
     }
     let (rank, settings) = ranks::of_linked(settings, diag);
     let settings = &*settings;
-    let request = Request::new(settings, environment, grant_ignored)?;
+    let request = Request::new(settings, environment, GrantUse::of_option(grant_ignored))?;
     let lock_file = lock_file(settings, environment, &request, diag)?;
     let call = CudawrapCall {
         settings,

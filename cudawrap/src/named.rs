@@ -8,7 +8,7 @@ use std::ffi::{OsStr, OsString};
 use std::path::Path;
 use std::time::Instant;
 
-use getgpu_choose::{LockWarning, Request, find_lock_file};
+use getgpu_choose::{GrantUse, LockWarning, Request, find_lock_file};
 use getgpu_model::{Diag, Failure, Verbosity, Visible, exit};
 use getgpu_settings::{Environment, Loaded};
 
@@ -63,11 +63,8 @@ fn prepare(options: &CudawrapOptions, program: &Path, diag: &Diag) -> Result<Lau
     let loaded = settings(options, &environment, program, diag)?;
     let (rank, settings) = ranks::of_process(&loaded.settings)?;
     let settings = &*settings;
-    let request = Request::new(
-        settings,
-        &environment,
-        options.typed.choosing.ignore_grant || options::grant_ignored()?,
-    )?;
+    let is_ignored = options.typed.choosing.ignore_grant || options::grant_ignored()?;
+    let request = Request::new(settings, &environment, GrantUse::of_option(is_ignored))?;
     if request.grant.visible == Visible::Nothing {
         return Err(request.grant.empty());
     }

@@ -46,7 +46,7 @@ pub fn carry_out(
     match &options.action {
         Action::Release(name) => {
             let device_at = |index| {
-                let request = Request::listed(settings, environment, options.ignore_grant)?;
+                let request = Request::listed(settings, environment, options.grant_use)?;
                 list::device_at(&mut node(settings), request, index)
             };
             release::one(&lock_file()?, name, device_at, diag)
@@ -54,7 +54,7 @@ pub fn carry_out(
         Action::ReleaseAll => release::all(&lock_file()?, diag),
         Action::Queue { json: true } => list::queue::show_json(&lock_file()?),
         Action::Queue { json: false } => {
-            let request = Request::listed(settings, environment, options.ignore_grant)?;
+            let request = Request::listed(settings, environment, options.grant_use)?;
             list::queue::show(&mut node(settings), request, &lock_file()?)
         }
         _ => {
@@ -93,13 +93,13 @@ fn request(
     match options.action {
         // What is looked at, or reserved already, is told to a job without a GPU too.
         Action::List | Action::Watch(_) | Action::CountFree | Action::Tagged(_) => {
-            Request::listed(settings, environment, options.ignore_grant)
+            Request::listed(settings, environment, options.grant_use)
         }
         Action::Print(Some(_)) => {
-            Request::new(settings, environment, options.ignore_grant).map(Request::by_index)
+            Request::new(settings, environment, options.grant_use).map(Request::by_index)
         }
         _ => {
-            let mut request = Request::new(settings, environment, options.ignore_grant)?;
+            let mut request = Request::new(settings, environment, options.grant_use)?;
             request.lease_of = lease_of(options);
             Ok(request)
         }

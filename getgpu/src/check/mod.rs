@@ -10,7 +10,7 @@ mod health;
 use std::path::{Path, PathBuf};
 use std::process::Command;
 
-use getgpu_choose::Request;
+use getgpu_choose::{GrantUse, Request};
 use getgpu_linux::{LockOrigin, sibling};
 use getgpu_lock::{LockFile, host_sharing};
 use getgpu_model::{Failure, Inventory, quantity::counted};
@@ -138,7 +138,7 @@ fn lists(
     inventory: &Inventory,
     findings: &mut Findings,
 ) {
-    let request = match Request::new(settings, environment, true) {
+    let request = match Request::new(settings, environment, GrantUse::Ignore) {
         Ok(request) => request,
         Err(failure) => return findings.failed("lists", &failure, ""),
     };

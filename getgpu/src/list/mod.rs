@@ -45,7 +45,8 @@ pub struct Listing {
 
 /// What standard output can show of a table.
 fn style(options: &GetgpuOptions) -> Style {
-    Style::of_stdout(options.level == Verbosity::Verbose, options.color)
+    let shows_uuids = options.level == Verbosity::Verbose;
+    Style::of_stdout(shows_uuids, options.color)
 }
 
 /// The table for a terminal as text, its total last, or why there is none: what `--watch`

@@ -15,7 +15,7 @@ use std::os::unix::fs::{OpenOptionsExt, PermissionsExt};
 use std::path::{Path, PathBuf};
 use std::time::{Duration, Instant};
 
-use getgpu_choose::{LockWarning, Request, find_lock_file};
+use getgpu_choose::{GrantUse, LockWarning, Request, find_lock_file};
 use getgpu_linux::{Range, procfs::namespaces};
 use getgpu_lock::{LockFile, OfdLock};
 use getgpu_model::{Detail, Diag, Failure, Inventory, Kind, Uuid, reason};
@@ -190,7 +190,7 @@ impl Monitor {
     /// The metrics of `--list --format prometheus` for node_exporter's textfile collector:
     /// written beside the file and renamed, so that no reader gets half of it.
     fn write_metrics(&mut self, environment: &Environment, path: &Path) -> Result<(), Failure> {
-        let request = Request::listed(&self.settings, environment, true)?;
+        let request = Request::listed(&self.settings, environment, GrantUse::Ignore)?;
         let suspects = self.suspects();
         let watched = |device: &Uuid| WatchedDevice {
             empty_since: self.held.empty_since(device),

@@ -9,6 +9,7 @@ mod table;
 use std::path::PathBuf;
 use std::time::Duration;
 
+use getgpu_choose::GrantUse;
 use getgpu_cli::Overrides;
 use getgpu_lock::Role;
 use getgpu_model::{Failure, Gauge, Kind, Verbosity};
@@ -85,7 +86,8 @@ pub struct GetgpuOptions {
     pub action: Action,
     /// What chooses, shares and waits.
     pub choices: Overrides,
-    pub ignore_grant: bool,
+    /// `--ignore-grant`
+    pub grant_use: GrantUse,
     pub reserve_for: Option<Duration>,
     /// `--hold`, `--no-reserve`
     pub keep: Keep,

@@ -7,6 +7,7 @@ use std::time::Duration;
 
 use clap::parser::ValueSource;
 use clap::{Arg, ArgMatches, FromArgMatches};
+use getgpu_choose::GrantUse;
 use getgpu_cli::{HelpLength, Overrides, flags};
 use getgpu_lock::Role;
 use getgpu_model::Failure;
@@ -104,7 +105,7 @@ fn check(typed: GetgpuArguments) -> Result<GetgpuOptions, Failure> {
     Ok(GetgpuOptions {
         action,
         choices,
-        ignore_grant: typed.choosing.ignore_grant,
+        grant_use: GrantUse::of_option(typed.choosing.ignore_grant),
         reserve_for: keeping.reserve_for,
         keep,
         tag: keeping.tag,

@@ -2,7 +2,7 @@
 //! gives them to no other, and the task keeps them all. CUDA_VISIBLE_DEVICES stays as
 //! Slurm has set it; where Slurm has not, it names the grant from now on.
 
-use getgpu_choose::Grant;
+use getgpu_choose::{Grant, GrantUse};
 use getgpu_lock::{Span, occupancy, ownership_proof};
 use getgpu_model::{Failure, Job, Kind, Uuid, Visible};
 use getgpu_settings::{Environment, SlurmTaken};
@@ -90,7 +90,7 @@ struct TaskGrant {
 
 fn granted(context: &Context) -> Result<TaskGrant, Failure> {
     let settings = &context.loaded.settings;
-    let mut grant = Grant::read(settings, &context.environment, false);
+    let mut grant = Grant::read(settings, &context.environment, GrantUse::Honor);
     let devices = node(settings).ask(|node| grant.resolve(node))?;
     Ok(TaskGrant {
         devices: devices.unwrap_or_default(),

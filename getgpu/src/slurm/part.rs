@@ -1,6 +1,7 @@
 //! One call of getgpu inside a hook: the words that would be typed, read by the same
 //! parser and answered by the same choice.
 
+use getgpu_choose::GrantUse;
 use getgpu_lock::Role;
 use getgpu_model::{Failure, Kind};
 use getgpu_settings::Environment;
@@ -17,7 +18,7 @@ use crate::options::{self, Action, Format, GetgpuOptions};
 pub fn choosing(words: &[String], own: &[String]) -> Result<GetgpuOptions, Failure> {
     let typed = quietly(words.iter())?;
     let why = match typed.action {
-        Action::Print(_) if typed.ignore_grant => "a job stays within its grant",
+        Action::Print(_) if typed.grant_use == GrantUse::Ignore => "a job stays within its grant",
         Action::Print(_) => return quietly(words.iter().chain(own)),
         _ => "with these options getgpu chooses no device",
     };

@@ -16,6 +16,26 @@ use getgpu_settings::{Environment, Settings, WithoutGrant};
 pub const WITHOUT_GRANT: &str =
     "unset CUDA_VISIBLE_DEVICES, or use --ignore-grant, to choose among all devices";
 
+/// What a call makes of its grant.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum GrantUse {
+    /// It chooses among these devices.
+    Honor,
+    /// It chooses as if nothing had been granted.
+    Ignore,
+}
+
+impl GrantUse {
+    /// By whether `--ignore-grant`, or the variable that stands for it, was set.
+    pub fn of_option(is_ignored: bool) -> Self {
+        if is_ignored {
+            Self::Ignore
+        } else {
+            Self::Honor
+        }
+    }
+}
+
 /// What a call was granted, as it was found.
 #[derive(Clone, Debug)]
 pub struct Grant {
@@ -41,13 +61,14 @@ pub struct Grant {
 }
 
 impl Grant {
-    /// What the environment says. `ignore`: as if CUDA_VISIBLE_DEVICES were not set.
-    pub fn read(settings: &Settings, environment: &Environment, ignore: bool) -> Self {
-        let value = environment.visible.as_deref().filter(|_| !ignore);
+    /// What the environment says.
+    pub fn read(settings: &Settings, environment: &Environment, grant_use: GrantUse) -> Self {
+        let is_honored = grant_use == GrantUse::Honor;
+        let value = environment.visible.as_deref().filter(|_| is_honored);
         let batch_gpus = environment
             .batch_gpus
             .clone()
-            .filter(|_| environment.batch_job && value.is_none() && !ignore);
+            .filter(|_| environment.batch_job && value.is_none() && is_honored);
         let outside_grant = settings.without_grant == WithoutGrant::None
             && environment.batch_job
             && batch_gpus.is_none();

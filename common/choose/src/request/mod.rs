@@ -14,7 +14,7 @@ use getgpu_model::{
     Detail, Device, Diag, Failure, Health, Inventory, Kind, Nearest, UNITS, Units, Uuid, Visible,
 };
 use getgpu_settings::{Environment, Policy, Settings, allowed};
-use grant::Grant;
+use grant::{Grant, GrantUse};
 
 pub use grant::WITHOUT_GRANT;
 
@@ -51,7 +51,7 @@ pub struct Request {
 }
 
 impl Request {
-    /// Reads lists and grant. `ignore_grant`: as if CUDA_VISIBLE_DEVICES were not set.
+    /// Reads lists and grant.
     ///
     /// # Errors
     ///
@@ -59,10 +59,10 @@ impl Request {
     pub fn new(
         settings: &Settings,
         environment: &Environment,
-        ignore_grant: bool,
+        grant_use: GrantUse,
     ) -> Result<Self, Failure> {
-        let request = Self::listed(settings, environment, ignore_grant)?;
-        let is_said = !ignore_grant && environment.visible.is_some();
+        let request = Self::listed(settings, environment, grant_use)?;
+        let is_said = grant_use == GrantUse::Honor && environment.visible.is_some();
         if request.grant.visible == Visible::Nothing && !is_said {
             return Err(
                 if environment.allocation_shell && environment.nodes_listed {
@@ -89,9 +89,9 @@ impl Request {
     pub fn listed(
         settings: &Settings,
         environment: &Environment,
-        ignore_grant: bool,
+        grant_use: GrantUse,
     ) -> Result<Self, Failure> {
-        let grant = Grant::read(settings, environment, ignore_grant);
+        let grant = Grant::read(settings, environment, grant_use);
         // What a batch system has granted is not cut by the list for interactive use, nor
         // counted.
         let granted_by_batch = environment.batch_job && grant.names_devices();
