@@ -18,7 +18,7 @@ use crate::target::Target;
 use crate::wrapper::Wrapper;
 use crate::{apparmor, package};
 
-/// PATH_MAX of linux/limits.h, without the final NUL.
+/// PATH_MAX of linux/limits.h in bytes, without the final NUL.
 const LONGEST_PATH: usize = 4095;
 
 /// Names that are never worked on, whatever lies there.

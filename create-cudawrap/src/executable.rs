@@ -10,11 +10,11 @@ use getgpu_linux::{PREFIX, PackageMark};
 
 use crate::names::WRAPPER;
 
-/// More of a script is not read.
+/// More bytes of a script are not read.
 const LONGEST_SCRIPT: u64 = 16 << 20;
-/// More notes than any linker makes.
+/// More bytes of notes than any linker makes.
 const LONGEST_NOTES: u64 = 64 << 10;
-/// The header of a 64-bit ELF file (elf(5)) with little-endian numbers, as all hosts of
+/// Bytes of the header of a 64-bit ELF file (elf(5)) with little-endian numbers, as all hosts of
 /// NVIDIA's driver have it.
 const HEADER: usize = 64;
 const NOTE: u64 = 4;

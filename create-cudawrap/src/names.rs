@@ -12,7 +12,7 @@ use getgpu_linux::{KEPT, without_number};
 const FORMER: &str = "MIGTOOLS_";
 /// The program that the links lead to.
 pub const WRAPPER: &str = "cudawrap";
-/// How much longer than the program's name the longest name beside it is: that of an older
+/// How many bytes longer than the program's name the longest name beside it is: that of an older
 /// program, with two digits.
 pub const ADDED: usize = PREFIX.len() + KEPT.len() + 2;
 /// Our own programs, which are never wrapped.

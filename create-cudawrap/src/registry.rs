@@ -18,7 +18,7 @@ const LOCK: &str = ".wrapped.lock";
 #[derive(Clone, Debug)]
 pub struct Note {
     file: PathBuf,
-    /// Of its directory: root's note can be read by every user, since names of programs
+    /// Permissions of its directory: root's note can be read by every user, since names of programs
     /// are looked up there.
     mode: u32,
 }

@@ -50,7 +50,7 @@ pub const ONE: &str = "one-thread";
 /// It has several: CUDA_VISIBLE_DEVICES alone is set.
 pub const MANY: &str = "threads";
 
-/// The longest message: variables that name every device of a node.
+/// The longest message, in bytes: variables that name every device of a node.
 const LONGEST: usize = 64 << 10;
 /// The most descriptors: two of the lease, one of the MPS daemon's client, one to spare.
 const MOST: usize = 4;

@@ -23,7 +23,7 @@ pub struct HelpText {
     pub environment: &'static [(&'static str, &'static str)],
 }
 
-/// The widest help, and how wide it is where there is no terminal.
+/// The widest help in columns, and how wide it is where there is no terminal.
 pub(crate) const WIDEST: usize = 100;
 
 /// Which help is asked for.

@@ -6,7 +6,9 @@
 /// from everybody.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Range {
+    /// Offset in the file, in bytes.
     start: i64,
+    /// How many bytes.
     len: i64,
 }
 

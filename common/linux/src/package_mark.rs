@@ -3,9 +3,9 @@
 //! program could have inside a file would not do, since a file with the mark may be
 //! replaced.
 
-/// A note's header, its owner `getgpu` and the program's name, each padded to 4 bytes.
+/// Bytes of a note's header, its owner `getgpu` and the program's name, each padded to 4 bytes.
 const LENGTH: usize = 12 + 8 + NAME;
-/// Room for the longest name, `create-cudawrap`.
+/// Room in bytes for the longest name, `create-cudawrap`.
 const NAME: usize = 16;
 /// Which kind of note it is; the owner alone decides what that means.
 const KIND: u32 = 1;

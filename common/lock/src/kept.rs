@@ -14,8 +14,9 @@ use getgpu_model::{Failure, Uuid};
 
 /// Between two signs of life.
 const BEAT: Duration = Duration::from_millis(200);
-/// The waiter counts as stopped after this time, and this many looks, without one.
+/// The waiter counts as stopped after this time, and [`LOOKS`] looks, without one.
 const STILL: Duration = Duration::from_millis(1300);
+/// How many looks at it these are at least.
 const LOOKS: u32 = 20;
 /// A waiter that has not looked for longer may have missed signs of life.
 const MISSED: Duration = Duration::from_millis(400);

@@ -29,9 +29,9 @@ const fn fixed(start: i64, len: i64) -> Range {
 pub struct Span(i64);
 
 impl Span {
-    /// Where the spans of devices begin.
+    /// The offset in bytes at which the spans of devices begin.
     pub const FIRST: i64 = SPAN;
-    /// Behind the last of them.
+    /// The offset in bytes behind the last of them.
     pub const END: i64 = (SPANS - 1) * SPAN;
 
     /// The span that belongs to `uuid`.

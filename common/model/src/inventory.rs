@@ -118,7 +118,7 @@ pub struct GpuProcess {
 pub struct Memory {
     /// All there is, in bytes.
     pub total: u64,
-    /// In use.
+    /// In use, in bytes.
     pub used: u64,
 }
 

@@ -7,10 +7,12 @@ use std::path::{Path, PathBuf};
 use nix::fcntl::{AT_FDCWD, AtFlags};
 use nix::unistd::{AccessFlags, faccessat};
 
-/// Minor of /dev/nvidia-caps of the first GPU instance, and how many follow per GPU and
-/// per GPU instance (nvidia-modprobe's mig-minors).
+/// The minor number in /dev/nvidia-caps of the first GPU instance (nvidia-modprobe's
+/// mig-minors).
 const FIRST_INSTANCE: u32 = 3;
+/// How many minor numbers a GPU has.
 const PER_GPU: u32 = 135;
+/// How many of them a GPU instance has.
 const PER_INSTANCE: u32 = 9;
 
 /// Whether the kernel has the NVIDIA driver. In a container that is the host's kernel.

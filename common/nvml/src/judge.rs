@@ -7,9 +7,10 @@ use getgpu_model::{GpuProcess, Memory, Usage};
 use super::fault::{Fault, NOT_SUPPORTED};
 use super::processes;
 
+/// Bytes of a MiB.
 const MIB: u64 = 1 << 20;
-/// The most memory of an ignored process that is taken off: a desktop's or an MPS
-/// server's own, not that of work done under its name.
+/// The most memory, in bytes, of an ignored process that is taken off: a desktop's or an
+/// MPS server's own, not that of work done under its name.
 const MOST_IGNORED: u64 = 1 << 30;
 
 /// In a container the processes of others are hidden and memory is the only witness: a

@@ -14,14 +14,14 @@ use super::fault::{FUNCTION_NOT_FOUND, Fault, INSUFFICIENT_SIZE};
 use super::processes::{self, Layout, ProcessEntry};
 use getgpu_model::Memory;
 
-/// NVML_DEVICE_UUID_V2_BUFFER_SIZE and NVML_DEVICE_NAME_V2_BUFFER_SIZE
+/// NVML_DEVICE_UUID_V2_BUFFER_SIZE and NVML_DEVICE_NAME_V2_BUFFER_SIZE, in bytes.
 const TEXT: usize = 96;
-/// NVML_SYSTEM_DRIVER_VERSION_BUFFER_SIZE
+/// NVML_SYSTEM_DRIVER_VERSION_BUFFER_SIZE, in bytes.
 const VERSION: usize = 80;
 /// sizeof(nvmlPciInfo_t), in words of 8 bytes and rounded up, and where its `busId` lies.
 const PCI_WORDS: usize = 9;
 const PCI_BUS_ID: std::ops::Range<usize> = 36..68;
-/// Room for processes at the first question; the kernel lists about 950 at most.
+/// Room, in processes, at the first question; the kernel lists about 950 at most.
 const ROOM: u32 = 64;
 /// The most entries that a driver is given room for.
 const MOST_ROOM: u32 = 100_000;

@@ -6,7 +6,7 @@ use std::io::{self, Read};
 use std::os::unix::fs::{FileTypeExt, OpenOptionsExt};
 use std::path::Path;
 
-/// More than any list or settings file has.
+/// More bytes than any list or settings file has.
 const MOST: u64 = 16 << 20;
 
 /// All bytes of a file (or of /dev/null); a pipe, a socket or a file of over 16 MiB is an

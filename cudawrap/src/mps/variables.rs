@@ -14,6 +14,7 @@ pub const THREADS: &str = "CUDA_MPS_ACTIVE_THREAD_PERCENTAGE";
 /// The part of the memory, per device as the client numbers them.
 pub const MEMORY: &str = "CUDA_MPS_PINNED_DEVICE_MEM_LIMIT";
 
+/// Bytes of a MiB.
 const MIB: f64 = 1_048_576.0;
 /// Makes good what a product of two fractions has lost: far less than a unit of the lock
 /// is.

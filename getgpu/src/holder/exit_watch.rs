@@ -13,6 +13,7 @@ const MOST: usize = 16;
 
 struct AwaitedProcess {
     pid: i32,
+    /// Start after boot, in clock ticks.
     start: u64,
     fd: Option<OwnedFd>,
 }

@@ -67,6 +67,7 @@ impl<'r> Line<'r> {
 
     /// How much of the memory is in use, and a blank.
     fn bar(&self) -> String {
+        // Columns of a terminal.
         const CELLS: u64 = 6;
         match (self.row.memory_used, self.row.memory_total) {
             (Some(used), Some(total)) if total > 0 => {
@@ -171,6 +172,7 @@ const ALSO: &str = "; also ";
 pub struct UserCell {
     pub name: Option<String>,
     pub program: Option<String>,
+    /// In Unix seconds.
     pub since: Option<u64>,
 }
 
@@ -225,7 +227,7 @@ fn with_pid(name: &str, pid: Option<i32>) -> String {
     }
 }
 
-/// The longest state that has room for ` (x)` in ten columns.
+/// The longest state, in letters, that has room for ` (x)` in ten columns.
 const STATE_WITH_MARK: usize = 6;
 
 /// In at most ten columns; `(x)` marks an excluded device that is in use.

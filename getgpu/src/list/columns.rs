@@ -27,7 +27,7 @@ pub struct Column {
     /// In the heading of a table.
     pub heading: &'static str,
     pub when: When,
-    /// Down to which width it gives way to the others.
+    /// Down to which width, in columns of a terminal, it gives way to the others.
     pub least: Option<usize>,
     pub text: fn(&Line<'_>) -> String,
     /// In CSV; none: not there.

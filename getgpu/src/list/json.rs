@@ -12,10 +12,12 @@ use super::rows::Row;
 struct ListDocument<'a> {
     schema: u32,
     host: String,
+    /// In Unix seconds.
     time: u64,
     driver: Option<&'a str>,
     lock: &'a str,
     lock_shared: bool,
+    /// How many calls wait.
     waiting: usize,
     queue: &'a [Queued],
     devices: Vec<&'a Row>,

@@ -39,6 +39,7 @@ pub struct Listing {
     problems: Vec<String>,
     lock: String,
     lock_shared: bool,
+    /// How many calls wait.
     waiting: usize,
     queue: Vec<Queued>,
 }

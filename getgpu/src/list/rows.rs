@@ -63,6 +63,7 @@ pub struct Row {
     /// What `getgpu INDEX` calls it.
     pub index: Option<usize>,
     pub uuid: String,
+    /// NVML index of its GPU.
     pub gpu: u32,
     pub gpu_uuid: Option<String>,
     pub gpu_name: Option<String>,
@@ -72,12 +73,15 @@ pub struct Row {
     pub compute_instance: Option<u32>,
     pub mig_index: Option<u32>,
     pub profile: Option<String>,
+    /// In bytes.
     pub memory_total: Option<u64>,
+    /// In bytes.
     pub memory_used: Option<u64>,
     pub allowed: bool,
     pub usable: bool,
     pub excluded: bool,
     pub state: DeviceState,
+    /// The part of it that is leased or reserved, from 0 to 1.
     pub share_used: f64,
     pub reason: Option<String>,
     pub compute_mode: Option<ComputeMode>,

@@ -10,7 +10,7 @@ use super::rows::Row;
 use super::style::Style;
 use super::width::{fit, padded, width};
 
-/// How wide, in a pipe, the columns are together that every table has.
+/// How many letters wide, in a pipe, the columns are together that every table has.
 const PIPE: usize = 80;
 
 /// A column that is shown: its place among [`COLUMNS`], and how wide it is.

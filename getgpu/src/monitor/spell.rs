@@ -7,8 +7,9 @@ use getgpu_model::quantity::unix_seconds;
 
 /// The part of the limit after which a warning is due.
 const WARN_AT: f64 = 0.8;
-/// Time between two looks, as a part of the limit and at most.
+/// How many looks there are within the limit.
 const LOOKS_IN_LIMIT: u32 = 10;
+/// Between two looks at most.
 const LONGEST_PAUSE: Duration = Duration::from_secs(300);
 
 /// What is due after a look, and what the user has been told.

@@ -14,7 +14,7 @@ use super::wire::NvmlRequest;
 use getgpu_linux::{descriptors::socket_pair, poll};
 use getgpu_model::{Failure, reason};
 
-/// More than this in one answer is a library gone wrong.
+/// More bytes than this in one answer are a library gone wrong.
 const LONGEST_ANSWER: usize = 64 << 20;
 
 /// How long a worker that was told to end may take before its process is looked at.

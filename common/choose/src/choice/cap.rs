@@ -16,6 +16,7 @@ pub type Guard = Option<OfdLock>;
 /// What a user holds.
 #[derive(Debug, Default)]
 struct HeldByUser {
+    /// Units of all devices together.
     units: i64,
     names: Vec<String>,
 }

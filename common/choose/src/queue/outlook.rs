@@ -9,9 +9,10 @@ use getgpu_model::{
     quantity::{brief, unix_seconds},
 };
 
-/// Both in Unix seconds.
+/// Since when devices are held, and until when.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Outlook {
+    /// Since when the first of them is held, in Unix seconds.
     pub(crate) held_since: Option<u64>,
     /// When the next of them may end, in Unix seconds.
     pub ends_at: Option<u64>,

@@ -18,8 +18,10 @@ const REPAINT: Duration = Duration::from_millis(250);
 pub(crate) enum Standing {
     /// In the queue.
     Queued {
+        /// How many devices are not free, of all that it may have.
         used: usize,
         total: usize,
+        /// How many waiters are ahead of it.
         ahead: usize,
         /// What is kept for it, if it is its turn.
         kept: Option<Count>,

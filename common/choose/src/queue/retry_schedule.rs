@@ -8,8 +8,8 @@ use std::time::{Duration, Instant};
 
 use getgpu_model::Uuid;
 
-/// Pauses after an answer that the device is busy: its last program may still be on its
-/// way out.
+/// Pauses in milliseconds after an answer that the device is busy: its last program may still
+/// be on its way out.
 const AGAIN: [u64; 3] = [5, 20, 100];
 /// Between two questions about a device that stays busy.
 const SECOND: Duration = Duration::from_secs(1);
@@ -42,6 +42,7 @@ struct SeenDevice {
     tentative: bool,
     since: Instant,
     next: Instant,
+    /// How often NVML was asked about it.
     asked: usize,
 }
 

@@ -48,6 +48,7 @@ pub struct Search<'a, 'n> {
     /// When the node is listed anew, and when settings were read.
     relist_at: Instant,
     read: Instant,
+    /// How many attempts have failed in a row.
     failures: u32,
     rejected: Vec<(Device, Rejected)>,
     /// Whether devices are kept for this waiter, and how it stands to others that keep some.

@@ -13,7 +13,7 @@ use nix::errno::Errno;
 use nix::fcntl::OFlag;
 use nix::sys::stat::Mode;
 
-/// More than a `status`, a `stat` or a usual environment.
+/// More bytes than a `status`, a `stat` or a usual environment has.
 const MOST_FILES: usize = 8192;
 
 /// Between two tries while the kernel lacks memory or descriptors.

@@ -8,7 +8,7 @@ use std::path::Path;
 use super::file;
 use crate::resolve_program::PREFIX;
 
-/// TASK_COMM_LEN of linux/sched.h without the final NUL.
+/// TASK_COMM_LEN of linux/sched.h in bytes, without the final NUL.
 const LONGEST_COMM: usize = 15;
 /// Where root's create-cudawrap notes what it has wrapped; every user can read it.
 const NOTE: &str = "/var/lib/getgpu/wrapped";
