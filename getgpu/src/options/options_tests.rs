@@ -53,6 +53,8 @@ fn what_is_wrong_is_one_line() {
         "--count x", "--count -1", "-n 1.5", "--min-memory -1", "--min-memory big", "--profile=",
         "--gpu x", "--policy best", "--policy first 3", "--list --wait", "--release-all -n 2",
         "--count-free -w 3", "--list 3", "--hold=x", "--hold=-1", "--hold --no-reserve",
+        "--queue --profile 1g.5gb", "--wanted --model A100", "--queue --type mig",
+        "--report --min-memory 3G", "--queue --gpu 0", "--wanted --share 1/2",
         "--release", "--release=", "--list --format uuid", "--format index --type mig", "--release a --release-all", "--hold=0 --for 3",
     ];
     for words in cases {

@@ -72,6 +72,10 @@ const FOR_A_DEVICE: [&str; 11] = [
     "wait", "wait_letter", "count", "policy", "reserve_for", "hold", "tag", "uid", "no_reserve",
     "explain", "show_config",
 ];
+/// Actions of these that are about calls, users and all devices, and what chooses by kind, which
+/// has no meaning beside them.
+const OF_NO_KIND: [&str; 3] = ["queue", "report", "wanted"];
+const BY_KIND: [&str; 6] = ["type", "profile", "model", "min_memory", "gpu", "share"];
 
 /// What was typed.
 #[derive(Parser, Clone, Debug)]
@@ -228,7 +232,8 @@ pub fn exclusion(typed: &ArgMatches) -> Option<[&'static str; 2]> {
     let mut actions = NO_DEVICE.into_iter().filter(is_typed);
     let action = actions.next()?;
     let second = actions.next().filter(|_| action != "list");
-    let mut others = FOR_A_DEVICE.into_iter();
+    let by_kind = BY_KIND.into_iter().filter(|_| OF_NO_KIND.contains(&action));
+    let mut others = FOR_A_DEVICE.into_iter().chain(by_kind);
     let word = Some("index").filter(|word| action != "check" && is_typed(word));
     Some([action, second.or_else(|| others.find(is_typed)).or(word)?])
 }
