@@ -2,6 +2,8 @@
 //! Asked with faccessat(2), which obeys modes and the device cgroup and opens nothing.
 //! Where no node exists at all (WSL, simulation), everything counts as usable.
 
+use std::ffi::OsStr;
+use std::os::unix::ffi::OsStrExt;
 use std::path::{Path, PathBuf};
 
 use nix::fcntl::{AT_FDCWD, AtFlags};
@@ -48,15 +50,9 @@ pub(super) fn instance_usable(minor: u32, gi: u32, ci: u32) -> bool {
     if !Path::new("/dev/nvidia-caps").is_dir() {
         return true;
     }
-    let gi_minor = FIRST_INSTANCE + minor * PER_GPU + gi * PER_INSTANCE;
-    let base = format!("/proc/driver/nvidia/capabilities/gpu{minor}/mig/gi{gi}");
-    [
-        (format!("{base}/access"), gi_minor),
-        (format!("{base}/ci{ci}/access"), gi_minor + 1 + ci),
-    ]
-    .iter()
-    .all(|(told, computed)| {
-        let number = told_minor(told).unwrap_or(*computed);
+    capabilities(minor, gi, ci).iter().all(|capability| {
+        let text = std::fs::read_to_string(&capability.file).unwrap_or_default();
+        let number = minor_in(&text).unwrap_or(capability.minor);
         let node = PathBuf::from(format!("/dev/nvidia-caps/nvidia-cap{number}"));
         // Nodes are made on demand by nvidia-modprobe: one that is not there yet is not
         // denied.
@@ -64,9 +60,33 @@ pub(super) fn instance_usable(minor: u32, gi: u32, ci: u32) -> bool {
     })
 }
 
-/// The DeviceFileMinor that the driver tells.
-fn told_minor(path: &str) -> Option<u32> {
-    let text = std::fs::read_to_string(path).ok()?;
+/// A capability of the driver: its file in /proc, which names the minor number of its node, and
+/// the number that it has where that file cannot be read.
+#[derive(Debug, PartialEq)]
+struct Capability {
+    file: String,
+    minor: u32,
+}
+
+/// What a program needs for a MIG device: the capabilities of its GPU instance and of its compute
+/// instance.
+fn capabilities(gpu: u32, gi: u32, ci: u32) -> [Capability; 2] {
+    let minor = FIRST_INSTANCE + gpu * PER_GPU + gi * PER_INSTANCE;
+    let base = format!("/proc/driver/nvidia/capabilities/gpu{gpu}/mig/gi{gi}");
+    [
+        Capability {
+            file: format!("{base}/access"),
+            minor,
+        },
+        Capability {
+            file: format!("{base}/ci{ci}/access"),
+            minor: minor + 1 + ci,
+        },
+    ]
+}
+
+/// The number in the text of a capability's file.
+fn minor_in(text: &str) -> Option<u32> {
     text.lines()
         .find_map(|line| line.strip_prefix("DeviceFileMinor:"))?
         .trim()
@@ -76,13 +96,15 @@ fn told_minor(path: &str) -> Option<u32> {
 
 fn gpu_nodes() -> impl Iterator<Item = PathBuf> {
     let entries = std::fs::read_dir("/dev").into_iter().flatten().flatten();
-    entries.map(|entry| entry.path()).filter(|path| {
-        let name = path
-            .file_name()
-            .and_then(|name| name.to_str())
-            .and_then(|name| name.strip_prefix("nvidia"));
-        name.is_some_and(|digits| !digits.is_empty() && digits.bytes().all(|b| b.is_ascii_digit()))
-    })
+    let paths = entries.map(|entry| entry.path());
+    paths.filter(|path| path.file_name().is_some_and(is_gpu_node))
+}
+
+/// Whether a name in /dev is that of a GPU: others are of the driver itself (nvidiactl) or of what
+/// else it serves (nvidia-uvm).
+fn is_gpu_node(name: &OsStr) -> bool {
+    let number = name.as_bytes().strip_prefix(b"nvidia");
+    number.is_some_and(|digits| !digits.is_empty() && digits.iter().all(u8::is_ascii_digit))
 }
 
 fn open_allowed(node: &Path) -> bool {
@@ -96,3 +118,7 @@ fn readable(node: &Path) -> bool {
 fn allowed(node: &Path, access: AccessFlags) -> bool {
     faccessat(AT_FDCWD, node, access, AtFlags::AT_EACCESS).is_ok()
 }
+
+#[cfg(test)]
+#[path = "device_files_tests.rs"]
+mod tests;

@@ -7,6 +7,7 @@
 )]
 
 mod busy_or_idle;
+mod device_nodes;
 mod driver_matrix;
 mod drivers;
 mod each_error;
