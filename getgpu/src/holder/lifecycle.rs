@@ -32,6 +32,33 @@ const LAST_NOTE: Duration = Duration::from_secs(1);
 /// For so long after printing only the caller's programs are looked at.
 const CLOSELY: Duration = Duration::from_millis(20);
 
+/// Which processes one look for the program reads.
+#[derive(Debug, PartialEq)]
+enum LookScope {
+    Nothing,
+    /// The caller's.
+    Caller,
+    /// The caller's, and the next few of all others.
+    CallerAndNext,
+    /// The next few of all.
+    Next,
+}
+
+impl LookScope {
+    /// `has_more`: whether the caller, or a child of it, has become another program since before
+    /// printing, if that is known. Where it is not, the caller's processes are read as soon as that
+    /// does not hold up the first looks.
+    fn of(has_more: Option<bool>, since_printed: Duration) -> Self {
+        let closely = since_printed < CLOSELY;
+        match (has_more.unwrap_or(!closely), closely) {
+            (true, true) => Self::Caller,
+            (true, false) => Self::CallerAndNext,
+            (false, true) => Self::Nothing,
+            (false, false) => Self::Next,
+        }
+    }
+}
+
 /// Holds the reservation as the command line says.
 pub fn run(args: &HolderArgs) -> i32 {
     let _ = nix::sys::prctl::set_name(c"getgpu-hold");
@@ -151,10 +178,8 @@ impl Reservation<'_> {
             let last = sys::boot_time() >= deadline;
             let found = if last {
                 self.scanner.full()
-            } else if since < CLOSELY {
-                self.look_at_caller()
             } else {
-                self.look_at_all()
+                self.look_for_program(since)
             };
             if found.kept {
                 deadline = deadline.max(sys::boot_time() + self.linger);
@@ -165,19 +190,13 @@ impl Reservation<'_> {
         }
     }
 
-    /// Looks at the caller's processes, if one of them has become another program.
-    fn look_at_caller(&mut self) -> MatchedProcess {
-        match self.has_new_program() {
-            Some(true) => self.scanner.quick(),
-            _ => MatchedProcess::default(),
-        }
-    }
-
-    /// Looks at the processes of the node, at a part of them while the caller's have not changed.
-    fn look_at_all(&mut self) -> MatchedProcess {
-        match self.has_new_program() {
-            Some(false) => self.scanner.roll(),
-            _ => self.scanner.scan(),
+    /// Looks for the program with as few reads as the time since printing allows.
+    fn look_for_program(&mut self, since_printed: Duration) -> MatchedProcess {
+        match LookScope::of(self.has_new_program(), since_printed) {
+            LookScope::Nothing => MatchedProcess::default(),
+            LookScope::Caller => self.scanner.quick(),
+            LookScope::CallerAndNext => self.scanner.scan(),
+            LookScope::Next => self.scanner.roll(),
         }
     }
 
@@ -225,3 +244,7 @@ impl Reservation<'_> {
 
 /// The name that `run` gives this process is the one that others look for.
 const _: () = assert!(ownership_proof::HOLDER_NAME.len() == c"getgpu-hold".count_bytes());
+
+#[cfg(test)]
+#[path = "lifecycle_tests.rs"]
+mod tests;
