@@ -284,3 +284,7 @@ fn through(path: &Path, own: Option<Identity>) -> Option<PathBuf> {
         })
         .cloned()
 }
+
+#[cfg(test)]
+#[path = "inspect_tests.rs"]
+mod tests;
