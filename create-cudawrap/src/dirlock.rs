@@ -61,9 +61,29 @@ mod tests {
             File::open(dir.path()).unwrap(),
         );
         lock(&first, Duration::ZERO, IfNoLocks::Refuse).unwrap();
-        let failure = lock(&second, Duration::from_millis(50), IfNoLocks::GoOn).unwrap_err();
+        let (began, patience) = (Instant::now(), Duration::from_millis(50));
+        let failure = lock(&second, patience, IfNoLocks::GoOn).unwrap_err();
         assert!(failure.message.contains("another process"), "{failure}");
+        assert!(began.elapsed() >= patience);
         drop(first);
         lock(&second, Duration::ZERO, IfNoLocks::Refuse).unwrap();
+    }
+
+    /// No lock can be taken through a descriptor that only names a file (open(2), O_PATH), as
+    /// through none on a file system without locks.
+    #[test]
+    fn a_directory_that_cannot_be_locked_needs_force() {
+        let directory = tempfile::tempdir().unwrap();
+        let flags = rustix::fs::OFlags::PATH | rustix::fs::OFlags::DIRECTORY;
+        let named = rustix::fs::open(directory.path(), flags, rustix::fs::Mode::empty());
+        let named = File::from(named.unwrap());
+        let failure = lock(&named, PATIENCE, IfNoLocks::Refuse).unwrap_err();
+        assert!(
+            failure
+                .message
+                .starts_with("its directory cannot be locked: "),
+            "{failure}"
+        );
+        lock(&named, PATIENCE, IfNoLocks::GoOn).unwrap();
     }
 }

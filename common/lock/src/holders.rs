@@ -319,3 +319,7 @@ pub fn since(stat: &Stat) -> Option<u64> {
         .ok()?;
     Some(now.as_secs_f64().max(up).round() as u64 - up.max(0.0).round() as u64)
 }
+
+#[cfg(test)]
+#[path = "holders_tests.rs"]
+mod tests;

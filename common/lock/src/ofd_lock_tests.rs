@@ -36,11 +36,95 @@ fn every_conflict_is_found_and_clipped() {
     let found = b.conflicts(A, 100).unwrap().found.into_iter();
     let found = found.map(|found| (found.range.start(), found.range.len()));
     assert!(found.eq([(1000, 10), (1200, 20), (1500, 20), (1839, 1)]));
-    assert_eq!(b.conflicts(A, 2).unwrap().found.len(), 2);
+    for (most, found, flood) in [(5, 4, false), (2, 2, true), (0, 0, true)] {
+        let scan = b.conflicts(A, most).unwrap();
+        assert_eq!((scan.found.len(), scan.flood), (found, flood), "{most}");
+    }
     // Of these only the tentative ones.
     assert_eq!(b.tentative_locks(A, 100).unwrap().found, []);
     let written = Range::new(1201, 5).unwrap();
     assert!(a.try_write(written).unwrap());
     let tries = b.tentative_locks(A, 100).unwrap().found;
     assert_eq!(tries, [conflict(Held::Tentative, written)]);
+}
+
+/// The kernel reports such a lock with the length 0. Any user who may read the file can take one.
+#[test]
+fn a_lock_to_the_end_of_the_file_is_in_the_way_of_all_behind_its_start() {
+    for start in [0, 1000, 1839] {
+        let (a, b) = two();
+        let mut lock = flock(libc::F_RDLCK, Range::new(start, 1).unwrap());
+        lock.l_len = 0;
+        fcntl(&a, FcntlArg::F_OFD_SETLK(&lock)).unwrap();
+        let rest = Range::between(start.max(1000), 1840).unwrap();
+        assert_eq!(
+            b.conflict(A).unwrap(),
+            Some(conflict(Held::Confirmed, rest)),
+            "from {start}"
+        );
+        let before = Range::between(start - 10, start);
+        let before = before.filter(|range| range.start() >= 0);
+        assert!(before.is_none_or(|range| b.conflict(range).unwrap().is_none()));
+    }
+}
+
+/// A lock that cannot be taken for another reason than another lock is an error: if it counted as
+/// held by others, calls would wait for a device that nobody has.
+#[test]
+fn a_description_that_cannot_be_locked_is_an_error() {
+    let file = tempfile::NamedTempFile::new().unwrap();
+    let read_only = OfdLock::new(std::fs::File::open(file.path()).unwrap().into());
+    assert_eq!(read_only.try_write(A), Err(LockError(Errno::EBADF)));
+    assert_eq!(
+        read_only.wait_for(A, Held::Tentative),
+        Err(LockError(Errno::EBADF))
+    );
+    assert_eq!(read_only.try_read(A), Ok(true));
+    let failure = Failure::from(LockError(Errno::ENOLCK));
+    assert_eq!(failure.kind, Kind::LockPlace);
+    assert!(failure.message.starts_with("locking: "), "{failure}");
+}
+
+#[test]
+fn a_lock_is_waited_for_as_it_will_be_held() {
+    for held in [Held::Tentative, Held::Confirmed] {
+        let (a, b) = two();
+        assert_eq!(a.wait_for(A, held), Ok(true));
+        assert_eq!(b.conflict(A).unwrap(), Some(conflict(held, A)));
+    }
+}
+
+#[test]
+fn a_lock_is_tried_until_it_is_free_or_the_time_has_passed() {
+    use std::cell::Cell;
+    let attempts = |limit, free_at: u32| {
+        let tried = Cell::new(0);
+        let got = poll(limit, || {
+            tried.set(tried.get() + 1);
+            Ok(tried.get() == free_at)
+        });
+        (got, tried.get())
+    };
+    let long = Duration::from_secs(3600);
+    assert_eq!(attempts(Duration::ZERO, 1), (Ok(true), 1));
+    assert_eq!(attempts(Duration::ZERO, 2), (Ok(false), 1));
+    assert_eq!(attempts(long, 5), (Ok(true), 5));
+    let (limit, began) = (Duration::from_millis(5), Instant::now());
+    assert_eq!(attempts(limit, u32::MAX).0, Ok(false));
+    assert!(began.elapsed() >= limit);
+    let broken = LockError(Errno::ENOLCK);
+    assert_eq!(poll(long, || Err(broken)), Err(broken));
+}
+
+#[test]
+fn a_limited_wait_takes_the_lock_that_it_is_for() {
+    let (a, b) = two();
+    assert_eq!(a.read_within(A, Duration::ZERO), Ok(true));
+    assert_eq!(b.read_within(A, Duration::ZERO), Ok(true), "readers share");
+    assert_eq!(b.write_within(A, Duration::ZERO), Ok(false));
+    assert_eq!(b.tentative(A), Ok(None), "a read lock is not tentative");
+    let other = Range::new(5000, 10).unwrap();
+    assert_eq!(a.write_within(other, Duration::ZERO), Ok(true));
+    assert_eq!(b.read_within(other, Duration::ZERO), Ok(false));
+    assert_eq!(b.tentative(other), Ok(Some(other)));
 }

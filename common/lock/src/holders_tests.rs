@@ -1,0 +1,160 @@
+//! What a listing says of a device, by the locks on it.
+
+use super::*;
+use crate::claim::tests::private_lock;
+use getgpu_model::Uuid;
+
+/// Locks of a description each.
+type Locks<'a> = &'a [(Held, Range)];
+
+/// Whether a reservation is a hold, when it ends at the latest, and its name.
+type Described = (bool, Option<u64>, Option<&'static str>);
+
+const UUID: &str = "MIG-0d1e2f30-1111-5222-8333-444455556666";
+
+fn span() -> Span {
+    Span::of(&Uuid::parse(UUID).unwrap())
+}
+
+/// A part of a region, in quarters.
+fn quarters(region: Range, from: i64, to: i64) -> Range {
+    let quarter = UNITS / 4;
+    Range::between(
+        region.start() + from * quarter,
+        region.start() + to * quarter,
+    )
+    .unwrap()
+}
+
+/// Locks a range by a description of its own.
+fn held(lock_file: &LockFile, held: Held, range: Range) -> OfdLock {
+    let lock = lock_file.open().unwrap();
+    assert_eq!(lock.wait_for(range, held), Ok(true));
+    lock
+}
+
+#[test]
+fn a_listing_counts_what_is_confirmed_and_marks_what_is_tentative() {
+    use Held::{Confirmed, Tentative};
+    let (lease, reservation, kept) = (span().lease(), span().reservation(), span().kept());
+    let part = quarters;
+    #[rustfmt::skip]
+    let cases: [(&str, Locks<'_>, [i64; 3], &str); 11] = [
+        ("free", &[], [0, 0, 0], ""),
+        ("one program has all of it", &[(Confirmed, lease)], [4, 0, 4], "whole"),
+        ("two have halves", &[(Confirmed, part(lease, 0, 2)), (Confirmed, part(lease, 2, 4))], [4, 0, 4], ""),
+        ("reserved", &[(Confirmed, reservation)], [0, 4, 4], ""),
+        ("a part of a reservation runs", &[(Confirmed, reservation), (Confirmed, part(lease, 1, 2))], [1, 4, 4], ""),
+        ("parts overlap", &[(Confirmed, part(reservation, 0, 2)), (Confirmed, part(lease, 1, 3))], [2, 2, 3], ""),
+        ("a call tries to lease it", &[(Tentative, lease)], [0, 0, 0], "tentative claimed"),
+        ("a call tries to reserve it", &[(Tentative, reservation)], [0, 0, 0], "tentative claimed"),
+        ("one tries beside a program", &[(Confirmed, part(lease, 0, 1)), (Tentative, part(lease, 1, 4))], [1, 0, 1], "tentative"),
+        ("kept for a waiter", &[(Confirmed, kept)], [0, 0, 0], "kept"),
+        ("kept, and not free yet", &[(Confirmed, kept), (Confirmed, part(lease, 0, 1))], [1, 0, 1], ""),
+    ];
+    for (name, locks, units, marks) in cases {
+        let (_directory, lock_file) = private_lock();
+        let locks: Vec<_> = locks
+            .iter()
+            .map(|(how, range)| held(&lock_file, *how, *range))
+            .collect();
+        let found = holdings(&lock_file, &lock_file.open().unwrap(), span()).unwrap();
+        let counted = [found.leased, found.reserved, found.used];
+        assert_eq!(counted, units.map(|part| part * (UNITS / 4)), "{name}");
+        let seen = [
+            (found.whole, "whole"),
+            (found.tentative, "tentative"),
+            (found.claimed(), "claimed"),
+            (found.kept, "kept"),
+        ];
+        let seen = seen.into_iter().filter(|(is_so, _)| *is_so);
+        let seen: Vec<_> = seen.map(|(_, word)| word).collect();
+        assert_eq!(seen.join(" "), marks, "{name}");
+        drop(locks);
+    }
+}
+
+/// Any user can lock the bytes by which holders sign: a lock on many of them names nobody.
+#[test]
+fn a_signature_is_one_byte_that_is_confirmed() {
+    let byte = |region: Range, number: i64, count: i64| {
+        Range::new(region.start() + number, count).unwrap()
+    };
+    for side in [Side::Lease, Side::Reservation] {
+        let (_directory, lock_file) = private_lock();
+        let (uid_bytes, pid_bytes) = (span().uids(side), span().pids(side));
+        let _locks = [
+            held(&lock_file, Held::Confirmed, byte(uid_bytes, 1000, 1)),
+            held(&lock_file, Held::Confirmed, byte(uid_bytes, 0, 1)),
+            held(&lock_file, Held::Confirmed, byte(uid_bytes, 2000, 2)),
+            held(&lock_file, Held::Tentative, byte(uid_bytes, 3000, 1)),
+            held(&lock_file, Held::Confirmed, byte(pid_bytes, 4711, 1)),
+        ];
+        let probe = lock_file.open().unwrap();
+        assert_eq!(
+            uids(&probe, span(), side).unwrap(),
+            BTreeSet::from([0, 1000])
+        );
+        assert_eq!(
+            process_ids(&probe, span(), side).unwrap(),
+            BTreeSet::from([4711])
+        );
+        let other = match side {
+            Side::Lease => Side::Reservation,
+            Side::Reservation => Side::Lease,
+        };
+        assert!(uids(&probe, span(), other).unwrap().is_empty());
+        assert!(process_ids(&probe, span(), other).unwrap().is_empty());
+    }
+}
+
+#[test]
+fn the_start_of_a_process_is_a_time_of_day() {
+    let now = || {
+        let now = std::time::SystemTime::now().duration_since(std::time::UNIX_EPOCH);
+        now.unwrap().as_secs()
+    };
+    let text = std::fs::read_to_string("/proc/stat").unwrap();
+    let boot = text.lines().find_map(|line| line.strip_prefix("btime "));
+    let boot: u64 = boot.unwrap().parse().unwrap();
+    let mut stat = Stat::read(std::process::id() as i32).unwrap();
+    let hertz = getgpu_linux::sys::ticks_per_second() as u64;
+    // Both times are rounded.
+    let expected = boot + stat.start / hertz;
+    let found = since(&stat).unwrap();
+    assert!(found.abs_diff(expected) <= 2, "{found} {expected}");
+    assert!(found <= now() + 1, "{found}");
+    stat.start = 0;
+    let found = since(&stat).unwrap();
+    assert!(found.abs_diff(boot) <= 2, "{found} {boot}");
+}
+
+#[test]
+fn a_reservation_is_described_by_what_its_holder_was_started_with() {
+    let described = |words: &[&str]| {
+        let caller = ["caller=1(init)", "start=0", "value=x"];
+        let words = [&[UUID], &caller[..], words].concat();
+        let mut holder = Holder {
+            since: Some(1_000_000),
+            ..Holder::by_uid("reservation", None)
+        };
+        holder.describe(&HolderArgs::parse(words).unwrap());
+        assert_eq!(holder.pid, Some(1));
+        (holder.hold, holder.until, holder.tag)
+    };
+    let hold = ["hold=1(init)", "hold-start=0"];
+    let tag = ["tag=night", "asked=1f"];
+    #[rustfmt::skip]
+    let cases: [(&str, Vec<&str>, Described); 6] = [
+        ("for programs", vec!["for=60", "linger=2"], (false, None, None)),
+        ("for a process", hold.to_vec(), (true, None, None)),
+        ("for a process, for an hour", [&hold[..], &["longest=3600"]].concat(), (true, Some(1_003_600), None)),
+        ("until it is released", vec!["hold=0()"], (true, None, None)),
+        ("with a tag", [&hold[..], &tag].concat(), (true, None, Some("night"))),
+        ("with a name that only listings show", [&hold[..], &tag, &["label=job-7"]].concat(), (true, None, Some("job-7"))),
+    ];
+    for (name, words, (is_hold, until, tag)) in cases {
+        let expected = (Some(is_hold), until, tag.map(str::to_owned));
+        assert_eq!(described(&words), expected, "{name}");
+    }
+}
