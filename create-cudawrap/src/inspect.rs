@@ -141,31 +141,24 @@ pub fn snapshot(dir: &Directory, names: &Names, own: Option<Identity>) -> io::Re
         tmp_in_use: passes(Place::Tmp) || passes_tmp(Place::App) || passes_tmp(Place::Hidden),
         wrapper_fault: app.is_ours().then(|| wrapper::fault(&path)).flatten(),
         behind: alone.then(|| wrapper::in_path(&path, own)).flatten(),
-        replaced: replaced(dir, names, hidden.id)?,
+        replaced: replaced(dir, names, hidden.id),
         app,
         hidden,
     })
 }
 
 /// The first `CUDAWRAP_app.replaced-N` that is free, or that an interrupted run has given to the
-/// program already.
-fn replaced(dir: &Directory, names: &Names, program: Option<Identity>) -> io::Result<OsString> {
+/// program already. A name that cannot be looked at counts as free: link(2) replaces nothing, and
+/// the step that would use the name fails.
+fn replaced(dir: &Directory, names: &Names, program: Option<Identity>) -> OsString {
     let mut number = 1;
     loop {
         let name = names.replaced(number);
         match dir.stat(&name) {
             Ok(stat) if program != Some(id(&stat)) => number += 1,
-            Err(error) if error.kind() != io::ErrorKind::NotFound && !too_long(&error) => {
-                return Err(error);
-            }
-            _ => return Ok(name),
+            _ => return name,
         }
     }
-}
-
-/// The name is free, and the step that uses it fails.
-fn too_long(error: &io::Error) -> bool {
-    rustix::io::Errno::from_io_error(error) == Some(rustix::io::Errno::NAMETOOLONG)
 }
 
 /// Looks at one name.

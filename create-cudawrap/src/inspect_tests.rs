@@ -229,3 +229,50 @@ fn an_older_program_gets_the_first_free_number_or_the_one_it_has() {
         format!("CUDAWRAP_{long}.replaced-1").as_str()
     );
 }
+
+/// While another name needs `.CUDAWRAP_x~`, no command removes it as what an interrupted run left.
+#[test]
+fn a_name_on_the_way_to_the_program_is_in_use() {
+    const TMP: &str = ".CUDAWRAP_x~";
+    #[rustfmt::skip]
+    let cases: [(&str, &[&str], bool, bool); 7] = [
+        ("nothing leads there", &["x", "CUDAWRAP_x", TMP], false, false),
+        ("the path does", &["x -> .CUDAWRAP_x~", TMP], true, false),
+        ("its program does", &["x", "CUDAWRAP_x -> .CUDAWRAP_x~", TMP], true, false),
+        ("what the path runs does", &["x -> ../opt/cudawrap", "CUDAWRAP_x -> .CUDAWRAP_x~", TMP], true, true),
+        ("what it runs by another path does", &["x -> y", "y -> ../opt/cudawrap", "CUDAWRAP_y -> .CUDAWRAP_x~", TMP], true, false),
+        ("the path runs its program", &["x -> ../opt/cudawrap", "CUDAWRAP_x", TMP], false, true),
+        ("another path leads to its program", &["x -> y", "y -> ../opt/cudawrap", "CUDAWRAP_y -> CUDAWRAP_x", "CUDAWRAP_x"], false, true),
+    ];
+    for (name, things, tmp_in_use, reaches_hidden) in cases {
+        let ground = Ground::new();
+        for thing in things {
+            ground.put(&format!("app/{thing}"));
+        }
+        let dir = Directory::open(&ground.path("app")).unwrap();
+        let seen = snapshot(&dir, &Names::of(OsStr::new("x")), None).unwrap();
+        assert_eq!(seen.tmp_in_use, tmp_in_use, "{name}");
+        assert_eq!(seen.reaches_hidden, reaches_hidden, "{name}");
+    }
+}
+
+#[test]
+fn path_is_searched_for_a_link_alone() {
+    let cases: [(&str, &[&str], bool); 4] = [
+        ("a link alone", &["app/sh -> ../opt/cudawrap"], true),
+        (
+            "a program beside it",
+            &["app/sh -> ../opt/cudawrap", "app/CUDAWRAP_sh"],
+            false,
+        ),
+        ("a program", &["app/sh"], false),
+        ("nothing", &[], false),
+    ];
+    for (name, things, is_searched) in cases {
+        let ground = Ground::new();
+        things.iter().for_each(|thing| ground.put(thing));
+        let dir = Directory::open(&ground.path("app")).unwrap();
+        let seen = snapshot(&dir, &Names::of(OsStr::new("sh")), None).unwrap();
+        assert_eq!(seen.behind.is_some(), is_searched, "{name}");
+    }
+}
