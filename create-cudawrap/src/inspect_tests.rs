@@ -2,6 +2,7 @@
 
 use std::fs;
 use std::os::unix::fs::{OpenOptionsExt, PermissionsExt, symlink};
+use std::os::unix::net::UnixListener;
 
 use super::*;
 
@@ -172,35 +173,40 @@ fn a_cudawrap_that_cannot_be_looked_at_is_not_gone() {
 
 #[test]
 fn a_file_that_is_no_link_is_what_it_is() {
-    let cases: [(&str, fn(&Ground), EntryKind, bool); 5] = [
-        ("nothing", |_| (), EntryKind::Absent, false),
-        (
-            "a program",
-            |on| on.file("app/x", 0o755),
-            EntryKind::File,
-            true,
-        ),
-        (
-            "a program of its owner",
-            |on| on.file("app/x", 0o100),
-            EntryKind::File,
-            true,
-        ),
-        ("data", |on| on.file("app/x", 0o644), EntryKind::File, false),
-        (
-            "a socket",
-            |on| drop(std::os::unix::net::UnixListener::bind(on.path("app/x")).unwrap()),
-            EntryKind::Special,
-            true,
-        ),
+    let make = |ground: &Ground, name: &str| match name {
+        "a program" => ground.file("app/x", 0o755),
+        "a program of its owner" => ground.file("app/x", 0o100),
+        "data" => ground.file("app/x", 0o644),
+        "a directory" => fs::create_dir(ground.path("app/x")).unwrap(),
+        "a socket" => drop(UnixListener::bind(ground.path("app/x")).unwrap()),
+        _ => {}
+    };
+    let cases = [
+        ("nothing", EntryKind::Absent, false),
+        ("a program", EntryKind::File, true),
+        ("a program of its owner", EntryKind::File, true),
+        ("data", EntryKind::File, false),
+        ("a directory", EntryKind::Directory, true),
+        ("a socket", EntryKind::Special, true),
     ];
-    for (name, make, kind, runs) in cases {
+    for (name, kind, runs) in cases {
         let ground = Ground::new();
-        make(&ground);
+        make(&ground, name);
         let seen = ground.entry(None);
         assert_eq!((seen.kind, seen.runs), (kind, runs), "{name}");
         assert_eq!(seen.id.is_some(), kind != EntryKind::Absent, "{name}");
     }
+}
+
+#[test]
+fn a_name_that_cannot_be_looked_at_is_not_absent() {
+    let ground = Ground::new();
+    let dir = Directory::open(&ground.path("app")).unwrap();
+    let found = entry(&dir, OsStr::new(&"x".repeat(256)), None);
+    assert_eq!(
+        found.unwrap_err().kind(),
+        io::Error::from(rustix::io::Errno::NAMETOOLONG).kind()
+    );
 }
 
 /// An interrupted `--repair` may have given the program its next name already: that one is used.
