@@ -143,3 +143,7 @@ fn refuses_links(error: &io::Error) -> bool {
         Some(Errno::PERM | Errno::OPNOTSUPP | Errno::NOSYS | Errno::MLINK | Errno::XDEV)
     )
 }
+
+#[cfg(test)]
+#[path = "apply_tests.rs"]
+mod tests;

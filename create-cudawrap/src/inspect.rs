@@ -280,4 +280,4 @@ fn through(path: &Path, own: Option<Identity>) -> Option<PathBuf> {
 
 #[cfg(test)]
 #[path = "inspect_tests.rs"]
-mod tests;
+pub(crate) mod tests;

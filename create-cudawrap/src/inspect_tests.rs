@@ -8,10 +8,10 @@ use super::*;
 
 /// `opt` has the installed files, `bin` a link of the node to one, `app` the path and its
 /// neighbours.
-struct Ground(tempfile::TempDir);
+pub(crate) struct Ground(tempfile::TempDir);
 
 impl Ground {
-    fn new() -> Self {
+    pub(crate) fn new() -> Self {
         let ground = Self(tempfile::tempdir().unwrap());
         for directory in ["opt", "bin", "app", "opt/directory"] {
             fs::create_dir(ground.path(directory)).unwrap();
@@ -30,7 +30,7 @@ impl Ground {
         ground
     }
 
-    fn path(&self, name: &str) -> PathBuf {
+    pub(crate) fn path(&self, name: &str) -> PathBuf {
         self.0.path().join(name)
     }
 
@@ -41,7 +41,7 @@ impl Ground {
     }
 
     /// A link, `name -> text`, or a program, `name`.
-    fn put(&self, thing: &str) {
+    pub(crate) fn put(&self, thing: &str) {
         match thing.split_once(" -> ") {
             Some((name, text)) => symlink(text, self.path(name)).unwrap(),
             None => self.file(thing, 0o755),
