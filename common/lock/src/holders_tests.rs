@@ -108,6 +108,32 @@ fn a_signature_is_one_byte_that_is_confirmed() {
     }
 }
 
+/// In another pid namespace, or without a right to read /proc, the uid is all that is known.
+#[test]
+fn a_holder_is_listed_by_its_uid_where_no_process_is_known() {
+    for side in [Side::Lease, Side::Reservation] {
+        let (_directory, lock_file) = private_lock();
+        let region = span().of_side(side, Level::Outer);
+        let _locks = [
+            held(&lock_file, Held::Confirmed, quarters(region, 0, 1)),
+            held(
+                &lock_file,
+                Held::Confirmed,
+                Range::byte(span().uids(side).start()),
+            ),
+        ];
+        let found = holdings(&lock_file, &lock_file.open().unwrap(), span()).unwrap();
+        let expected = Holder {
+            kind: side.word(),
+            uid: Some(0),
+            user: Some("root".into()),
+            share: Some(0.25),
+            ..Holder::default()
+        };
+        assert_eq!(found.holders, [expected]);
+    }
+}
+
 #[test]
 fn the_start_of_a_process_is_a_time_of_day() {
     let now = || {

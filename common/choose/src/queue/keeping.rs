@@ -96,3 +96,7 @@ impl<'l> KeepingTurn<'l> {
         Ok(!self.aside)
     }
 }
+
+#[cfg(test)]
+#[path = "keeping_tests.rs"]
+mod tests;
