@@ -29,7 +29,7 @@ THEMES = {
     "getgpu/src/holder/lifecycle.rs": ["reservations", "leases"],
     "getgpu/src/holder/proc_scanner.rs": ["reservations"],
     "getgpu/src/holder/start.rs": ["reservations", "error_injection"],
-    "getgpu/src/release.rs": ["reservations", "listing"],
+    "getgpu/src/release.rs": ["reservations", "listing", "slurm"],
     "cudawrap/src/granted.rs": ["leases", "ranks_and_cpus", "error_injection", "slurm"],
     "cudawrap/src/linked.rs": ["invocation", "leases", "transparency"],
     "cudawrap/src/ranks/apply_rank.rs": ["ranks_and_cpus"],

@@ -78,8 +78,8 @@ pub fn stands_for(args: &HolderArgs) -> (i32, String) {
     let held = args
         .held_for()
         .filter(|process| process.pid != args.caller.pid)
-        .and_then(|process| Stat::read(process.pid))
-        .filter(Stat::alive);
+        .filter(|process| Stat::runs(process.pid, process.start))
+        .and_then(|process| Stat::read(process.pid));
     let (pid, comm) = held.map_or((args.caller.pid, args.caller.name.clone()), |held| {
         (held.pid, held.comm)
     });

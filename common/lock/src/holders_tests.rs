@@ -184,3 +184,28 @@ fn a_reservation_is_described_by_what_its_holder_was_started_with() {
         assert_eq!(described(&words), expected, "{name}");
     }
 }
+
+/// A listing names the process that keeps the device busy: the caller of a hold for another
+/// process may have exited long ago.
+#[test]
+fn a_reservation_is_shown_with_the_process_that_it_is_held_for() {
+    let own = Stat::read(std::process::id() as i32).unwrap();
+    let (caller, held) = ("caller=1(init)", format!("hold={}({})", own.pid, own.comm));
+    let start = format!("hold-start={}", own.start);
+    let other_start = format!("hold-start={}", own.start + 1);
+    #[rustfmt::skip]
+    let cases = [
+        ("for programs", vec![caller, "for=60", "linger=2"], (1, "init")),
+        ("until it is released", vec![caller, "hold=0()"], (1, "init")),
+        ("for its caller", vec![caller, "hold=1(init)", "hold-start=0"], (1, "init")),
+        ("for another process", vec![caller, &held, &start], (own.pid, &own.comm)),
+        ("for one whose number another process has now", vec![caller, &held, &other_start], (1, "init")),
+        ("for one that has exited", vec![caller, "hold=2147483647(gone)", "hold-start=1"], (1, "init")),
+    ];
+    for (name, words, (pid, comm)) in cases {
+        let words = [&[UUID, "start=0", "value=x"], &words[..]].concat();
+        let args = HolderArgs::parse(words).unwrap();
+        let expected = (pid, procfs::program_name(pid, comm));
+        assert_eq!(stands_for(&args), expected, "{name}");
+    }
+}
