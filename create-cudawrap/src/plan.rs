@@ -302,3 +302,7 @@ fn unclear(seen: &PathSnapshot) -> Failure {
         _ => failure,
     }
 }
+
+#[cfg(test)]
+#[path = "plan_tests.rs"]
+mod tests;
