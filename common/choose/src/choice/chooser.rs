@@ -3,7 +3,7 @@
 //! and GPUs as possible; a look at everything when that does not find one or the request
 //! needs it.
 
-use std::collections::{HashMap, HashSet};
+use std::collections::HashMap;
 use std::time::{Duration, Instant};
 
 use crate::choice::cap::Admission;
@@ -19,7 +19,7 @@ use getgpu_ask::Node;
 use getgpu_lock::{
     Claim, Level, LockFile, Occupancy, OfdLock, Seen, Side, Span, layout, occupancy,
 };
-use getgpu_model::{Activity, Ailment, Detail, Device, Failure, Gpu, Health, Inventory, UNITS};
+use getgpu_model::{Ailment, Detail, Device, Failure, Gpu, Health, Inventory};
 use getgpu_settings::Type;
 
 /// How long devices that others claimed only tentatively are tried again when nothing
@@ -257,50 +257,12 @@ impl Chooser<'_, '_> {
         Ok(held.then_some(gate))
     }
 
-    fn load(&self, probe: &OfdLock, device: &Device) -> Result<i64, Failure> {
-        Ok(
-            Occupancy::read(probe, self.request.level(), Span::of(&device.uuid))?
-                .all()
-                .count(),
-        )
-    }
-
-    fn preference(&self) -> Preference {
+    pub(super) fn preference(&self) -> Preference {
         Preference {
             policy: self.request.policy,
             share: self.request.filter.share.is_some(),
             by_size: self.request.filter.by_size(),
         }
-    }
-
-    /// What is in use on each GPU, for the policies that ask: on the lock, or by programs
-    /// that never asked.
-    fn gpu_loads(
-        &mut self,
-        probe: &OfdLock,
-        pool: &[(usize, &Device)],
-        inventory: &Inventory,
-    ) -> Result<HashMap<u32, i64>, Failure> {
-        let mut loads = HashMap::new();
-        if !self.preference().loads().of_gpu {
-            return Ok(loads);
-        }
-        // What happens on a GPU that cannot be chosen decides nothing, and it may not answer.
-        let pool: HashSet<u32> = pool.iter().map(|(_, device)| device.gpu).collect();
-        let devices = inventory.devices.iter();
-        for device in devices.filter(|device| pool.contains(&device.gpu)) {
-            let mut load = self.load(probe, device)?;
-            if load == 0 && self.request.cover.is_none() {
-                let usage = self.node.nvml()?.usage(device, Detail::Uuid)?;
-                load = if usage.activity == Activity::Idle {
-                    0
-                } else {
-                    UNITS
-                };
-            }
-            *loads.entry(device.gpu).or_default() += load;
-        }
-        Ok(loads)
     }
 
     /// Why a device is not free, without trying it: for people.
