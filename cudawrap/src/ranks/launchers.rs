@@ -6,7 +6,7 @@ use getgpu_choose::{Basis, Cover};
 use getgpu_linux::{Stat, procfs::ancestry};
 use getgpu_lock::{HolderProcess, LockFile, ownership_proof};
 
-use super::LAUNCHERS;
+use super::{LAUNCHERS, MPIRUN, TORCHRUN};
 
 /// Where the nearest launcher is among the ancestors, the parent first.
 fn find(ancestors: &[Stat]) -> Option<usize> {
@@ -25,16 +25,15 @@ pub fn nearest() -> Option<String> {
 /// How the nearest launcher is typed, up to the number of ranks.
 pub fn command() -> &'static str {
     if std::env::var_os("TORCHELASTIC_RUN_ID").is_some() {
-        return "torchrun --no_python --nproc_per_node";
+        return TORCHRUN.command;
     }
-    match nearest().as_deref() {
-        Some("torchrun") => "torchrun --no_python --nproc_per_node",
-        Some("slurmstepd") => "srun -n",
-        Some("flux-shell") => "flux run -n",
-        Some("jsrund") => "jsrun -n",
-        Some("palsd") => "mpiexec -n",
-        _ => "mpirun -n",
-    }
+    nearest().map_or(MPIRUN, |name| command_of(&name))
+}
+
+fn command_of(process: &str) -> &'static str {
+    let mut launchers = LAUNCHERS.iter();
+    let launcher = launchers.find(|launcher| launcher.processes.contains(&process));
+    launcher.map_or(MPIRUN, |launcher| launcher.command)
 }
 
 /// Ancestors that are looked at.
@@ -94,6 +93,22 @@ mod tests {
         assert_eq!(find(&chain), Some(1));
         assert_eq!(find(&chain[2..]), Some(1));
         assert_eq!(find(&chain[4..]), None);
+    }
+
+    #[test]
+    fn a_launcher_is_found_and_typed_by_its_process() {
+        for launcher in LAUNCHERS {
+            for process in launcher.processes {
+                assert!(
+                    process.len() <= 15,
+                    "{process}: `stat` has 15 bytes of a name"
+                );
+                assert_eq!(command_of(process), launcher.command, "{process}");
+            }
+        }
+        assert_eq!(command_of("slurmstepd"), "srun -n");
+        assert_eq!(command_of("torchrun"), TORCHRUN.command);
+        assert_eq!(command_of("bash"), MPIRUN);
     }
 
     #[test]

@@ -62,12 +62,14 @@ pub fn is_one_of_several() -> bool {
     rank.is_some_and(|rank| rank.has_siblings())
 }
 
-/// One way to start ranks: how it is known, and the variables that it sets. An empty name
-/// stands for a variable that it does not set.
+/// One way to start ranks: how it is known and typed, and the variables that it sets. An
+/// empty name stands for a variable that it does not set.
 struct Launcher {
     /// The processes that start its ranks, as `stat` has their names: at most 15 bytes. Empty:
     /// it is never found as the innermost launcher.
     processes: &'static [&'static str],
+    /// How it is typed, up to the number of ranks, for hints.
+    command: &'static str,
     /// The rank on the node.
     local: &'static str,
     /// The ranks on the node.
@@ -89,10 +91,18 @@ const OPEN_MPI: [&str; 6] = [
 /// MPICH, Intel MPI, MVAPICH.
 const HYDRA: [&str; 2] = ["hydra_pmi_proxy", "pmi_proxy"];
 
-const fn launcher(processes: &'static [&'static str], variables: [&'static str; 3]) -> Launcher {
+/// How several launchers are typed.
+const MPIRUN: &str = "mpirun -n";
+
+const fn launcher(
+    processes: &'static [&'static str],
+    command: &'static str,
+    variables: [&'static str; 3],
+) -> Launcher {
     let [local, size, global] = variables;
     Launcher {
         processes,
+        command,
         local,
         size,
         global,
@@ -100,9 +110,17 @@ const fn launcher(processes: &'static [&'static str], variables: [&'static str; 
     }
 }
 
-const TORCHRUN: Launcher = launcher(&["torchrun"], ["LOCAL_RANK", "LOCAL_WORLD_SIZE", "RANK"]);
+const TORCHRUN: Launcher = launcher(
+    &["torchrun"],
+    "torchrun --no_python --nproc_per_node",
+    ["LOCAL_RANK", "LOCAL_WORLD_SIZE", "RANK"],
+);
 /// Its other variables are in `slurm`.
-const SLURM: Launcher = launcher(&["slurmstepd"], ["SLURM_LOCALID", "", "SLURM_PROCID"]);
+const SLURM: Launcher = launcher(
+    &["slurmstepd"],
+    "srun -n",
+    ["SLURM_LOCALID", "", "SLURM_PROCID"],
+);
 
 /// In this order where the processes above do not tell which launcher is the innermost
 /// one. Slurm is the last, since a batch script hands its own rank on to all that it
@@ -110,24 +128,35 @@ const SLURM: Launcher = launcher(&["slurmstepd"], ["SLURM_LOCALID", "", "SLURM_P
 const LAUNCHERS: &[Launcher] = &[
     launcher(
         &OPEN_MPI,
+        MPIRUN,
         [
             "OMPI_COMM_WORLD_LOCAL_RANK",
             "OMPI_COMM_WORLD_LOCAL_SIZE",
             "OMPI_COMM_WORLD_RANK",
         ],
     ),
-    launcher(&HYDRA, ["MPI_LOCALRANKID", "MPI_LOCALNRANKS", "PMI_RANK"]),
     launcher(
         &HYDRA,
+        MPIRUN,
+        ["MPI_LOCALRANKID", "MPI_LOCALNRANKS", "PMI_RANK"],
+    ),
+    launcher(
+        &HYDRA,
+        MPIRUN,
         [
             "MV2_COMM_WORLD_LOCAL_RANK",
             "MV2_COMM_WORLD_LOCAL_SIZE",
             "MV2_COMM_WORLD_RANK",
         ],
     ),
-    launcher(&HYDRA, ["PMI_LOCAL_RANK", "PMI_LOCAL_SIZE", "PMI_RANK"]),
+    launcher(
+        &HYDRA,
+        MPIRUN,
+        ["PMI_LOCAL_RANK", "PMI_LOCAL_SIZE", "PMI_RANK"],
+    ),
     launcher(
         &["palsd"],
+        "mpiexec -n",
         ["PALS_LOCAL_RANKID", "PALS_LOCAL_SIZE", "PALS_RANKID"],
     ),
     // Flux tells the size of the whole job only.
@@ -135,18 +164,20 @@ const LAUNCHERS: &[Launcher] = &[
         of_all_nodes: ["FLUX_JOB_NNODES", "FLUX_JOB_SIZE"],
         ..launcher(
             &["flux-shell"],
+            "flux run -n",
             ["FLUX_TASK_LOCAL_ID", "", "FLUX_TASK_RANK"],
         )
     },
     launcher(
         &["jsrund"],
+        "jsrun -n",
         [
             "JSM_NAMESPACE_LOCAL_RANK",
             "JSM_NAMESPACE_LOCAL_SIZE",
             "JSM_NAMESPACE_RANK",
         ],
     ),
-    launcher(&[], ["MPT_LRANK", "", ""]),
+    launcher(&[], MPIRUN, ["MPT_LRANK", "", ""]),
     TORCHRUN,
     SLURM,
 ];

@@ -69,9 +69,22 @@ fn every_launcher_says_which_rank_it_is() {
         ("SLURM_LOCALID=0 SLURM_PROCID=4 SLURM_NNODES=2 SLURM_NTASKS=8", found(0, None, false)),
         ("SLURM_LOCALID=0 SLURM_PROCID=0 SLURM_STEP_TASKS_PER_NODE=2", found(0, 2, true)),
     ];
-    for (variables, expected) in cases {
-        assert_eq!(rank(variables).unwrap(), expected, "{variables}");
+    for (variables, expected) in &cases {
+        assert_eq!(&rank(variables).unwrap(), expected, "{variables}");
     }
+    let has_case = |launcher: &Launcher| {
+        let mut cases = cases.iter();
+        cases.any(|(variables, _)| {
+            let mut names = variables.split(['=', ' ']);
+            names.any(|name| name == launcher.local)
+        })
+    };
+    let missing = LAUNCHERS.iter().filter(|launcher| !has_case(launcher));
+    let missing: Vec<&str> = missing.map(|launcher| launcher.local).collect();
+    assert!(
+        missing.is_empty(),
+        "add a case to this test for {missing:?}"
+    );
 }
 
 #[test]
