@@ -1,4 +1,5 @@
-//! What `cargo run -p xtask` writes: man pages and completions.
+//! What `cargo run -p xtask` writes, man pages and completions, and what is written by hand
+//! beside the tables: the schema, messages, and the words of settings.
 #![allow(clippy::unwrap_used, reason = "a panic is a failed test")]
 
 mod completions;
@@ -6,3 +7,4 @@ mod drift;
 mod json_fields;
 mod messages;
 mod pages;
+mod setting_words;

@@ -15,7 +15,7 @@ class Holder:
     """Who holds a device, or a part of it."""
 
     kind: str
-    """lease, reservation or claim."""
+    """lease, reservation, claim or waiter (one that a free device is kept for)."""
     uid: int | None = None
     user: str | None = None
     pid: int | None = None
@@ -45,7 +45,7 @@ class Device:
 
     uuid: str
     state: str
-    """leased, shared, reserved, busy, unknown, unhealthy, claimed or free."""
+    """leased, shared, reserved, busy, unknown, unhealthy, claimed, kept or free."""
     index: int | None = None
     """Its number in `getgpu --list`; None outside what this process may choose from."""
     gpu: int | None = None
