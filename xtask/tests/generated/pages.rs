@@ -84,7 +84,12 @@ fn every_setting_is_on_its_page_as_policy_or_preference() {
     for key in KEYS {
         let part = if key.policy { policy } else { rest };
         let shown = format!("\n       {}", key.name);
-        assert!(part.contains(&shown), "{shown}: {page}");
+        let kind = if key.policy { "policy" } else { "preference" };
+        assert!(
+            part.contains(&shown),
+            "{} is not on the page as a {kind}: cargo run -p xtask writes it: {page}",
+            key.name
+        );
     }
     assert!(page.contains("[program.\"NAME\"]"), "{page}");
 }

@@ -142,5 +142,10 @@ fn a_listing_asks_at_most_nine_calls_for_a_device() {
     let idle = calls();
     let _programs = sandbox.occupy(&uuids[..uuids.len() / 2], "");
     let half = calls();
-    assert!(idle.max(half) <= 9 * uuids.len(), "{idle}, {half}");
+    let devices = uuids.len();
+    assert!(
+        idle.max(half) <= 9 * devices,
+        "{idle} calls of NVML for {devices} idle devices, {half} with half of them in use: \
+         ask once for each GPU, or only for a listing that shows it"
+    );
 }
