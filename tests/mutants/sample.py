@@ -5,12 +5,18 @@ sample.py SEED COUNT [FIRST]: needs cargo-mutants, which lists the changes; each
 sources below target/mutants, built, and has to fail the unit tests of its crate or a theme of its file.
 """
 
+import ctypes
 import json
+import os
 import pathlib
 import random
+import re
 import shutil
+import signal
 import subprocess
 import sys
+import tempfile
+import time
 
 # Which themes of tests/suite (or of the crate itself, after a colon) touch a file; the first that fails ends it.
 THEMES = {
@@ -41,18 +47,42 @@ THEMES = {
 # What nothing outside sees: texts for a person who debugs.
 LEFT_OUT = "impl (std::fmt::)?Debug"
 SECONDS = 300
+# linux/prctl.h
+PR_SET_CHILD_SUBREAPER = 36
+
+
+def end_descendants():
+    """Kills what a run of tests has left: processes whose parent is gone are children of this one."""
+    while True:
+        children = pathlib.Path(f"/proc/self/task/{os.getpid()}/children").read_text().split()
+        if not children:
+            return
+        for child in children:
+            try:
+                os.kill(int(child), signal.SIGKILL)
+                os.waitpid(int(child), 0)
+            except (ProcessLookupError, ChildProcessError):
+                pass
 
 
 def cargo(tree, *words):
-    """The exit status of cargo in the copy, and the end of what it said; a test that hangs has failed."""
-    try:
-        run = subprocess.run(
-            ["cargo", *words], cwd=tree, text=True, timeout=SECONDS, stdout=subprocess.PIPE, stderr=subprocess.STDOUT
-        )
-    except subprocess.TimeoutExpired:
-        return 124, "it hangs"
-    failed = [line for line in run.stdout.splitlines() if line.endswith("... FAILED")]
-    return run.returncode, ", ".join(line.split()[1] for line in failed[:3])
+    """The exit status of cargo in the copy, and the first test that failed, which ends the run; a test that hangs has failed."""
+    with tempfile.TemporaryFile("w+b") as output:
+        run = subprocess.Popen(["cargo", *words], cwd=tree, stdout=output, stderr=subprocess.STDOUT)
+        try:
+            deadline = time.monotonic() + SECONDS
+            while time.monotonic() < deadline:
+                ended = run.poll() is not None
+                said = os.pread(output.fileno(), os.fstat(output.fileno()).st_size, 0).decode(errors="replace")
+                failed = re.search(r"^test (\S+) .*\.\.\. FAILED$", said, re.M)
+                if failed:
+                    return 101, failed[1]
+                if ended:
+                    return run.returncode, ""
+                time.sleep(0.2)
+            return 124, "it hangs"
+        finally:
+            end_descendants()
 
 
 def fate(tree, file):
@@ -78,6 +108,7 @@ def fate(tree, file):
 
 
 def main():
+    ctypes.CDLL(None).prctl(PR_SET_CHILD_SUBREAPER, 1, 0, 0, 0)
     seed, count = int(sys.argv[1]), int(sys.argv[2])
     first = int(sys.argv[3]) if len(sys.argv) > 3 else 0
     root = pathlib.Path(__file__).resolve().parents[2]
@@ -99,7 +130,9 @@ def main():
             shutil.copy2(source, copy)
             copy.touch()
         subprocess.run(["patch", "-s", tree / change["file"]], input=change["diff"], text=True, check=True)
-        print(f"{number}\t{change['name']}\t{fate(tree, change['file'])}", flush=True)
+        started = time.monotonic()
+        seen = fate(tree, change["file"])
+        print(f"{number}\t{change['name']}\t{seen}\t{time.monotonic() - started:.0f} s", flush=True)
 
 
 if __name__ == "__main__":
