@@ -80,11 +80,13 @@ pub fn exec(program: &Path, arguments: &[OsString], spec: &LaunchSpec) -> Failur
 /// Whether a file may be a script: no NUL in its first line, as bash decides it.
 fn is_text(path: &Path) -> bool {
     use std::io::Read;
-    let mut start = [0u8; 128];
-    let Ok(read) = std::fs::File::open(path).and_then(|mut file| file.read(&mut start)) else {
+    let mut start = Vec::new();
+    let file = std::fs::File::open(path);
+    let read = file.and_then(|file| file.take(128).read_to_end(&mut start));
+    if read.is_err() {
         return false;
-    };
-    let first_line = start[..read].split(|b| *b == b'\n').next().unwrap_or(&[]);
+    }
+    let first_line = start.split(|b| *b == b'\n').next().unwrap_or(&[]);
     !first_line.contains(&0)
 }
 

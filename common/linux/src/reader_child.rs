@@ -140,11 +140,13 @@ impl ReaderChild {
             if poll::readable(&self.pipe, deadline) != Ok(true) {
                 return None;
             }
-            match self.pipe.read(&mut piece).ok()? {
-                0 => self.whole = true,
-                read => self
+            match self.pipe.read(&mut piece) {
+                Ok(0) => self.whole = true,
+                Ok(read) => self
                     .bytes
                     .extend_from_slice(piece.get(..read).unwrap_or_default()),
+                Err(error) if error.kind() == io::ErrorKind::Interrupted => {}
+                Err(_) => return None,
             }
         }
         Some(std::mem::take(&mut self.bytes))

@@ -3,7 +3,7 @@
 //! process ends, however it ends, the kernel gives the lock up.
 
 use std::fs::File;
-use std::io::{Read, Write};
+use std::io::Read;
 use std::time::{Duration, Instant};
 
 use getgpu_choose::syslog;
@@ -20,6 +20,7 @@ use super::held_lock::HeldLock;
 use super::proc_scanner::ProcScanner;
 use super::process_match::{MatchedProcess, key};
 use super::snapshot::Snapshot;
+use super::start;
 
 /// Pause between two looks while the reservation lingers, or while a process keeps it that is
 /// no program on the device.
@@ -123,10 +124,11 @@ fn sign_in(args: &HolderArgs, lock: &HeldLock<'_>) {
 /// begin, when this process has a processor to look for it.
 fn was_printed(starter: &mut File) -> bool {
     let mut word = [0u8; 1];
-    let printed = starter.write_all(&[super::start::READY_WORD]).is_ok()
-        && matches!(starter.read(&mut word), Ok(1) if word[0] == super::start::PRINTED);
+    let printed = start::tell(starter, start::READY_WORD)
+        && starter.read_exact(&mut word).is_ok()
+        && word[0] == start::PRINTED;
     if printed {
-        let _ = starter.write_all(&word);
+        start::tell(starter, start::PRINTED);
     }
     printed
 }

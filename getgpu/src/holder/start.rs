@@ -5,7 +5,7 @@
 
 use std::ffi::CString;
 use std::fs::File;
-use std::io::{Read, Write};
+use std::io::{ErrorKind, Read, Write};
 use std::os::fd::AsRawFd;
 use std::time::{Duration, Instant};
 
@@ -18,12 +18,17 @@ use nix::sys::socket::{Shutdown, shutdown};
 pub const READY_WORD: u8 = b'r';
 /// The word that the device was printed. A holder that does not receive it ends.
 pub const PRINTED: u8 = b'p';
-/// How often the word is tried, should the kernel have no memory for it.
+/// How often a word is tried, should the kernel have no memory for it.
 const WORDS: u32 = 5;
 /// How long a holder may take to know that the device was printed.
 const KNOWN: Duration = Duration::from_secs(1);
 /// How long a holder may take to be ready.
 const READY: Duration = Duration::from_secs(10);
+
+/// Sends a word to the other end, more than once if need be; false if it could not be sent.
+pub fn tell(channel: &mut File, word: u8) -> bool {
+    (0..WORDS).any(|_| channel.write_all(&[word]).is_ok())
+}
 
 /// A holder that has taken the reservation over and waits for the word.
 #[derive(Debug)]
@@ -48,10 +53,11 @@ pub fn start(
     // From here on it is the holder's alone.
     drop(lock);
     let mut ready = [0u8; 1];
-    match wait_readable(&ours).and_then(|()| ours.read(&mut ready).map_err(|e| reason(&e))) {
-        Ok(1) => Ok(Started { channel: ours }),
-        Ok(_) => Err(failed("it exited at once")),
-        Err(why) => Err(failed(&why)),
+    wait_readable(&ours).map_err(|why| failed(&why))?;
+    match ours.read_exact(&mut ready) {
+        Ok(()) => Ok(Started { channel: ours }),
+        Err(error) if error.kind() == ErrorKind::UnexpectedEof => Err(failed("it exited at once")),
+        Err(error) => Err(failed(&reason(&error))),
     }
 }
 
@@ -72,8 +78,8 @@ impl Started {
     /// The device was printed: the reservation begins its life. Returns when the holder
     /// knows.
     pub fn printed(mut self) {
-        // More than once: without the word the holder would give up what is printed.
-        if (0..WORDS).any(|_| self.channel.write_all(&[PRINTED]).is_ok()) {
+        // Without the word the holder would give up what is printed.
+        if tell(&mut self.channel, PRINTED) {
             let _ = poll::readable(&self.channel, Instant::now() + KNOWN);
         }
     }
@@ -83,6 +89,6 @@ impl Started {
         let _ = shutdown(self.channel.as_raw_fd(), Shutdown::Write);
         // The holder's end closes with its last descriptor.
         let _ = wait_readable(&self.channel);
-        let _ = self.channel.read(&mut [0u8; 1]);
+        let _ = self.channel.read_exact(&mut [0u8; 1]);
     }
 }
