@@ -3,7 +3,7 @@
 
 use std::os::unix::fs::MetadataExt;
 
-use inject::{Blow, Call, Point};
+use inject::{At, Blow, Call, Point};
 use nix::errno::Errno;
 use nix::libc;
 
@@ -86,7 +86,12 @@ pub(crate) fn run(
     // Package managers are not what is tried here, and are slow.
     command.env("PATH", "/nonexistent").args(start.args);
     command.stdout(std::process::Stdio::null()).stderr(file);
-    let story = inject::follow(&mut command, blow, |_| false, |_| ());
+    let story = inject::follow(
+        &mut command,
+        blow.map(|(point, blow)| (At::Point(point), blow)),
+        |_| false,
+        |_| (),
+    );
     (story, std::fs::read_to_string(log).unwrap())
 }
 

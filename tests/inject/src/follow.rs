@@ -15,13 +15,15 @@ use nix::sys::wait::{WaitPidFlag, WaitStatus, waitpid};
 use nix::unistd::Pid;
 
 use crate::watchdog::Watchdog;
-use crate::{Blow, Call, Point, Story, registers, subject};
+use crate::{Alike, At, Blow, Call, Point, Story, registers, subject};
 
 /// One process on the way.
 #[derive(Default)]
 struct Process {
     number: usize,
     calls: usize,
+    /// How many calls of each number and kind there were.
+    alike: BTreeMap<(i64, String), usize>,
     /// The error that its next end of a call gives.
     failing: Option<nix::errno::Errno>,
 }
@@ -31,7 +33,7 @@ struct Process {
 /// `ended` is called when process 0 has exited, before anybody who is followed goes on.
 pub fn follow(
     command: &mut Command,
-    blow: Option<(Point, Blow)>,
+    blow: Option<(At, Blow)>,
     released: impl Fn(i32) -> bool,
     ended: impl FnOnce(i32),
 ) -> Story {
@@ -51,7 +53,7 @@ pub fn watch(
 
 fn run(
     command: &mut Command,
-    blow: Option<(Point, Blow)>,
+    blow: Option<(At, Blow)>,
     released: impl Fn(i32) -> bool,
     ended: impl FnOnce(i32),
     look: &mut dyn FnMut(&Call),
@@ -102,6 +104,7 @@ fn run(
         let Some(code) = over else { continue };
         watchdog.forget(pid);
         follower.processes.remove(&pid);
+        follower.let_orphans_go();
         if pid == root {
             end = Some((code, Instant::now()));
             if let Some(ended) = ended.take() {
@@ -132,7 +135,7 @@ struct Follower<'a> {
     /// Stopped at birth, before their parent has told of them.
     early: BTreeSet<Pid>,
     known: usize,
-    blow: Option<(Point, Blow)>,
+    blow: Option<(At, Blow)>,
     calls: Vec<Call>,
     struck: Option<Call>,
     look: &'a mut dyn FnMut(&Call),
@@ -161,6 +164,7 @@ impl Follower<'_> {
             }
             WaitStatus::Stopped(_, Signal::SIGSTOP) if !self.processes.contains_key(&pid) => {
                 self.early.insert(pid);
+                self.let_orphans_go();
                 return Next::GoesOn;
             }
             // The stop at the birth of a process that is known already.
@@ -185,6 +189,16 @@ impl Follower<'_> {
         }
         let _ = ptrace::syscall(pid, signal);
         Next::GoesOn
+    }
+
+    /// Lets the children go whose parent was killed while it started them: no event tells of
+    /// such a child, and it would stay stopped.
+    fn let_orphans_go(&mut self) {
+        if self.struck.is_some() {
+            for pid in std::mem::take(&mut self.early) {
+                let _ = ptrace::detach(pid, None);
+            }
+        }
     }
 
     fn born(&mut self, pid: Pid) {
@@ -222,22 +236,33 @@ impl Follower<'_> {
         // that was filled in (ptrace(2)).
         let entry = unsafe { info.u.entry };
         let number = i64::try_from(entry.nr).unwrap_or(-1);
+        let subject = subject::of(pid.as_raw(), number, &entry.args);
+        let kind = subject::kind(&subject);
+        let known = process.alike.entry((number, kind.clone())).or_default();
+        let nth = *known;
+        *known += 1;
         let call = Call {
             point,
+            alike: Alike {
+                process: point.process,
+                number,
+                kind,
+                nth,
+            },
             number,
             pid: pid.as_raw(),
             arguments: entry.args,
-            subject: subject::of(pid.as_raw(), number, &entry.args),
+            subject,
         };
         (self.look)(&call);
-        match self.blow {
-            Some((at, Blow::Kill)) if at == point => {
+        match &self.blow {
+            Some((at, Blow::Kill)) if at.is(&call) => {
                 self.struck = Some(call.clone());
                 let _ = kill(pid, Signal::SIGKILL);
             }
-            Some((at, Blow::Fail(error))) if at == point => {
+            Some((at, Blow::Fail(error))) if at.is(&call) => {
                 self.struck = Some(call.clone());
-                process.failing = Some(error);
+                process.failing = Some(*error);
                 let _ = registers::leave_out(pid);
             }
             _ => {}

@@ -1,12 +1,14 @@
 //! Crashes and errors at one chosen system call of one chosen process of a program: every
 //! process that it starts is followed by ptrace(2), so a point is named by "the third
-//! process, its 41st call" and two runs differ in nothing else.
+//! process, its 41st call" and two runs differ in nothing else. Where runs differ by
+//! themselves, by what other processes do, it is named by what the call is, and the how
+//! manieth of its kind.
 //!
 //! ```no_run
 //! let plain = inject::follow(&mut std::process::Command::new("true"), None, |_| false, |_| ());
 //! let first = plain.calls[0].point;
-//! let blow = inject::Blow::Fail(nix::errno::Errno::EIO);
-//! let story = inject::follow(&mut std::process::Command::new("true"), Some((first, blow)), |_| false, |_| ());
+//! let blow = (inject::At::Point(first), inject::Blow::Fail(nix::errno::Errno::EIO));
+//! let story = inject::follow(&mut std::process::Command::new("true"), Some(blow), |_| false, |_| ());
 //! assert!(story.struck.is_some());
 //! ```
 
@@ -33,6 +35,35 @@ pub struct Point {
     pub call: usize,
 }
 
+/// A system call, by what it is.
+#[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord)]
+pub struct Alike {
+    /// As in [`Point`].
+    pub process: usize,
+    pub number: i64,
+    /// What is the same in every run of its subject: the command of fcntl(2), and the last
+    /// part of the path.
+    pub kind: String,
+    /// Which of these calls, from 0.
+    pub nth: usize,
+}
+
+/// Where a blow is struck.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum At {
+    Point(Point),
+    Alike(Alike),
+}
+
+impl At {
+    fn is(&self, call: &Call) -> bool {
+        match self {
+            Self::Point(point) => *point == call.point,
+            Self::Alike(alike) => *alike == call.alike,
+        }
+    }
+}
+
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Blow {
     /// SIGKILL to that process, just before the call is made.
@@ -46,6 +77,7 @@ pub enum Blow {
 pub struct Call {
     /// Where.
     pub point: Point,
+    pub alike: Alike,
     pub number: i64,
     /// The process that makes it, and what it calls with.
     pub pid: i32,

@@ -110,6 +110,18 @@ pub(crate) fn of(pid: i32, number: i64, arguments: &[u64; 6]) -> String {
     String::new()
 }
 
+/// What is the same of a subject in every run: sandboxes have paths, and sockets numbers, of
+/// their own.
+pub(crate) fn kind(subject: &str) -> String {
+    let (command, path) = match subject.split_once(' ') {
+        Some((command, path)) if command.starts_with("F_") => (command, path),
+        _ => ("", subject),
+    };
+    let name = path.rsplit('/').next().unwrap_or(path);
+    let name = name.split(":[").next().unwrap_or(name);
+    format!("{command} {name}")
+}
+
 /// What is behind a descriptor; empty for none (AT_FDCWD, or closed).
 fn descriptor(pid: i32, number: u64) -> String {
     let number = number as u32 as i32;

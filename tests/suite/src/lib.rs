@@ -20,7 +20,9 @@ use std::path::PathBuf;
 use std::time::Duration;
 
 use harness::skip::Need;
-use harness::{Command, Running, Sandbox, wait};
+use harness::{Command, Running, Sandbox, Signal, wait};
+use nix::sys::signal::kill;
+use nix::unistd::Pid;
 
 /// A path below the folder that cargo builds into: what is kept there between runs.
 ///
@@ -121,6 +123,25 @@ pub fn own_user() -> String {
 fn name_of(uid: nix::unistd::Uid) -> String {
     let known = nix::unistd::User::from_uid(uid).ok().flatten();
     known.map_or_else(|| uid.to_string(), |user| user.name)
+}
+
+/// A reservation that is about to end, since the process that it is held for was killed, and
+/// does not end, since its holder is stopped: the device, and the holder. Neither process is
+/// a child of this one.
+///
+/// # Panics
+///
+/// If no device is free.
+pub fn ending(sandbox: &Sandbox) -> (String, Pid) {
+    let script = "sleep 1000 >/dev/null 2>&1 & getgpu --as-lease --hold=$!; echo $!";
+    let text = sandbox.shell("sh", script).run().exits(0).stdout.clone();
+    let mut lines = text.lines().map(str::to_owned);
+    let (uuid, process) = lines.next().zip(lines.next()).expect("two lines");
+    let process = Pid::from_raw(process.parse().expect("a process id"));
+    let holder = Pid::from_raw(sandbox.holders().first().expect("its holder").pid);
+    kill(holder, Signal::SIGSTOP).expect("to stop the holder");
+    kill(process, Signal::SIGKILL).expect("to end the process");
+    (uuid, holder)
 }
 
 /// getgpu as somebody else asks: another user, or this one where the test is not root.

@@ -1,6 +1,8 @@
 //! What is done elsewhere while a command stands before a call: the lock is replaced, the
 //! reservation around it ends, another joins the queue that it is about to join.
 
+use std::time::{Duration, Instant};
+
 use getgpu_tests::{all_at_once, bytes};
 use harness::{Sandbox, Signal, size, wait, written};
 use nix::libc::{O_ACCMODE, O_RDWR, SYS_openat};
@@ -138,6 +140,10 @@ enum Served {
 /// Calls about the lock in which a command has begun to wait.
 const MOST: usize = 20;
 
+/// A head of the queue that leaves a free device alone for so long counts as stopped, and
+/// the next one takes the device.
+const LEFT_ALONE: Duration = Duration::from_millis(1300);
+
 /// When the command is served, if another joins before its `at`-th call about the lock and the
 /// device becomes free; none if it waits by then.
 fn joined_at(at: usize) -> Option<Served> {
@@ -167,7 +173,7 @@ fn joined_at(at: usize) -> Option<Served> {
                 });
             }
             kill(resident, Signal::SIGKILL).unwrap();
-            met = Some((waits, has_number));
+            met = Some((waits, has_number, Instant::now()));
         }
         met.is_some()
     });
@@ -179,7 +185,7 @@ fn joined_at(at: usize) -> Option<Served> {
             .filter(|tag| ["own", "other"].contains(&tag.as_str()))
             .collect()
     };
-    let (waits, has_number) = met.expect("it came to the call");
+    let (waits, has_number, freed) = met.expect("it came to the call");
     if waits {
         return None;
     }
@@ -191,6 +197,10 @@ fn joined_at(at: usize) -> Option<Served> {
         (_, true) => Served::Before,
     };
     let right = rule == Served::Either || is_first == (rule == Served::Before);
+    if !right && story.ended - freed >= LEFT_ALONE {
+        // It was a head that is stopped, by a machine with more to do than it can.
+        return joined_at(at);
+    }
     assert!(right, "{at}: not {rule:?}: {:?}: {said}", served());
     sandbox.assert_clean();
     Some(rule)
