@@ -6,12 +6,15 @@ use crate::inspect::tests::Ground;
 
 /// What became of steps in a directory that has these things.
 fn done(ground: &Ground, steps: &[Step]) -> Result<(), Failure> {
+    done_as(ground, &Names::of(OsStr::new("x")), steps)
+}
+
+fn done_as(ground: &Ground, names: &Names, steps: &[Step]) -> Result<(), Failure> {
     let dir = Directory::open(&ground.path("app")).unwrap();
-    let names = Names::of(OsStr::new("x"));
-    let seen = snapshot(&dir, &names, None).unwrap();
+    let seen = snapshot(&dir, names, None).unwrap();
     let work = Work {
         dir: &dir,
-        names: &names,
+        names,
         wrapper: OsStr::new("../opt/cudawrap"),
         own: None,
     };
@@ -71,6 +74,25 @@ fn a_program_that_is_kept_already_is_not_kept_twice() {
     done(&ground(&again), &keep).unwrap();
     let failure = done(&ground(&["CUDAWRAP_x", "CUDAWRAP_x.replaced-1"]), &keep);
     assert!(failure.is_err(), "another file has the name");
+}
+
+/// What was wrapped by hand may have a name so long that the other names cannot exist.
+#[test]
+fn a_name_that_is_too_long_is_no_other_name() {
+    let ground = Ground::new();
+    let app = "x".repeat(244);
+    ground.put(&format!("app/CUDAWRAP_{app}"));
+    ground.put(&format!("app/{app}"));
+    let failure = done_as(
+        &ground,
+        &Names::of(OsStr::new(&app)),
+        &[Step::Over(Hidden, App)],
+    );
+    let text = failure.unwrap_err().message;
+    assert!(
+        text.ends_with("it has changed at the same moment"),
+        "{text}"
+    );
 }
 
 #[test]

@@ -39,3 +39,46 @@ fn what_is_left_alone_is_advised_by_what_it_is() {
         );
     }
 }
+
+/// A power cut may undo what is not on the disk yet, and only that.
+#[test]
+fn what_a_step_rests_on_is_on_the_disk_before_it() {
+    #[rustfmt::skip]
+    let cases: [(&[&str], Goal, usize); 2] = [
+        (&["x -> ../opt/migtools_wrapper", "MIGTOOLS_x"], Goal::Wrap, 2),
+        (&["x", "CUDAWRAP_x"], Goal::Repair, 1),
+    ];
+    for (things, goal, expected) in cases {
+        let ground = Ground::new();
+        for thing in things {
+            ground.put(&format!("app/{thing}"));
+            if !thing.contains("->") {
+                std::fs::write(ground.path("app").join(thing), "#!/bin/sh\n").unwrap();
+            }
+        }
+        let dir = Directory::open(&ground.path("app")).unwrap();
+        let seen = snapshot(&dir, &Names::of(OsStr::new("x")), None).unwrap();
+        let steps = plan(&seen, state(&seen), goal, None).unwrap().steps;
+        let pairs = steps.iter().zip(&steps[1..]);
+        let resting = pairs.filter(|(_, step)| matches!(step, Step::Link(_) | Step::Drop(_)));
+        let before: Vec<_> = resting.map(|(before, _)| before).collect();
+        assert_eq!(before, vec![&Step::Sync; expected], "{steps:?}");
+    }
+}
+
+/// The text about another name of a wrapped path names the wrapped path.
+#[test]
+fn what_starts_through_a_wrapped_path_is_told_which() {
+    for program in ["CUDAWRAP_y", "CUDAWRAP_y -> gone"] {
+        let ground = Ground::new();
+        for thing in ["x -> y", "y -> ../opt/cudawrap", program] {
+            ground.put(&format!("app/{thing}"));
+        }
+        let dir = Directory::open(&ground.path("app")).unwrap();
+        let seen = snapshot(&dir, &Names::of(OsStr::new("x")), None).unwrap();
+        let planned = plan(&seen, state(&seen), Goal::Wrap, None);
+        let said = planned.map_or_else(|failure| failure.message, |plan| plan.text);
+        let start = format!("leads to {}, ", ground.path("app/y").display());
+        assert!(said.starts_with(&start), "{said}");
+    }
+}

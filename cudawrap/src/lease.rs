@@ -163,3 +163,7 @@ impl Signature {
         sign(description, Side::Lease, span, self.uid, self.pid);
     }
 }
+
+#[cfg(test)]
+#[path = "lease_tests.rs"]
+mod tests;

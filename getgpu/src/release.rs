@@ -174,3 +174,7 @@ pub fn ask_to_end(holder: &HolderProcess) -> bool {
         (None, pid) => pid.is_some_and(|pid| kill_process(pid, signal).is_ok()),
     })
 }
+
+#[cfg(test)]
+#[path = "release_tests.rs"]
+mod tests;

@@ -140,3 +140,76 @@ fn inside_what_is_ours_the_inner_ranges_decide() {
     // It holds the outer one too.
     taken(&lock_file, &whole(Side::Lease));
 }
+
+/// A lease outlives the program around it, from whose lease it was taken: the units must not be
+/// free for others then.
+#[test]
+fn a_lease_inside_a_lease_outlasts_it() {
+    let (_directory, lock_file) = private_lock();
+    let around = got(&lock_file, &whole(Side::Lease));
+    around.confirm().unwrap();
+    let inside = ClaimSpec {
+        level: Level::Inner { reserved: false },
+        ..whole(Side::Lease)
+    };
+    let inside = got(&lock_file, &inside);
+    inside.confirm().unwrap();
+    drop(around);
+    taken(&lock_file, &whole(Side::Lease));
+    drop(inside);
+    got_again(&lock_file, &whole(Side::Lease));
+}
+
+/// Who waited for what is only tried would wait in vain, and be told the wrong reason.
+#[test]
+fn what_is_partly_held_for_good_is_not_waited_for() {
+    let (_directory, lock_file) = private_lock();
+    let other = lock_file.open().unwrap();
+    let units = |number| part(Side::Lease, Level::Outer, number, 4).units;
+    let region = span().lease();
+    for range in units(0).at(region) {
+        assert!(other.try_write(range).unwrap());
+    }
+    for range in units(2).at(region) {
+        assert!(other.try_read(range).unwrap());
+    }
+    let probe = lock_file.open().unwrap();
+    let wanted = units(0).union(&units(2));
+    assert_eq!(
+        across(&probe, &units(0), region).unwrap(),
+        Some(Held::Tentative)
+    );
+    assert_eq!(
+        across(&probe, &wanted, region).unwrap(),
+        Some(Held::Confirmed)
+    );
+}
+
+/// What was in the way may be gone when it is looked at: then it was only tried.
+#[test]
+fn a_claim_that_ended_just_now_was_only_tried() {
+    use std::sync::atomic::{AtomicBool, Ordering};
+    let (_directory, lock_file) = private_lock();
+    let begin = || Claim::begin(&lock_file, span(), whole(Side::Lease)).unwrap();
+    let over = AtomicBool::new(false);
+    let seen = std::thread::scope(|scope| {
+        scope.spawn(|| {
+            while !over.load(Ordering::Relaxed) {
+                let other = lock_file.open().unwrap();
+                let _ = other.try_write(span().lease());
+            }
+        });
+        let (began, mut attempt, mut seen) = (Instant::now(), begin(), Vec::new());
+        while seen.len() < 1000 && began.elapsed() < Duration::from_secs(10) {
+            match attempt.write(Region::Own) {
+                Ok(None) => attempt = begin(),
+                held => seen.push(held),
+            }
+        }
+        over.store(true, Ordering::Relaxed);
+        seen
+    });
+    for held in seen {
+        assert_eq!(held.unwrap(), Some(Held::Tentative));
+    }
+}

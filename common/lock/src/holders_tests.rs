@@ -209,3 +209,16 @@ fn a_reservation_is_shown_with_the_process_that_it_is_held_for() {
         assert_eq!(stands_for(&args), expected, "{name}");
     }
 }
+
+#[test]
+fn the_waiter_that_devices_are_kept_for_is_listed_with_when_it_began() {
+    let (_directory, lock_file) = private_lock();
+    let pid = std::process::id();
+    let byte = Range::new(crate::layout::keeper().start() + i64::from(pid), 1).unwrap();
+    let _lock = held(&lock_file, Held::Confirmed, byte);
+    let found = keeper(&lock_file.open().unwrap()).unwrap();
+    let own = Stat::read(pid as i32).unwrap();
+    let expected = namespaces::host_pids().then_some((own.pid, since(&own)));
+    assert_eq!(found.pid.map(|pid| (pid, found.since)), expected);
+    assert!(expected.is_none_or(|(_, since)| since.is_some()));
+}

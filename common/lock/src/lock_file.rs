@@ -159,3 +159,7 @@ fn exists(path: &Path) -> Result<bool, Failure> {
         )),
     }
 }
+
+#[cfg(test)]
+#[path = "lock_file_tests.rs"]
+mod tests;

@@ -106,4 +106,26 @@ mod tests {
             child.wait().unwrap();
         }
     }
+
+    /// Without a pidfd nothing wakes the holder: it has to look by itself.
+    #[test]
+    fn the_exit_of_a_process_without_a_pidfd_is_seen() {
+        let mut child = Command::new("sleep").arg("60").spawn().unwrap();
+        let stat = Stat::read(child.id() as i32).unwrap();
+        let mut running = ExitWatch(vec![AwaitedProcess {
+            pid: stat.pid,
+            start: stat.start,
+            fd: None,
+        }]);
+        assert!(!running.have_exited(Some(Duration::ZERO)), "it still runs");
+        let waiting = std::thread::spawn(move || running.have_exited(None));
+        child.kill().unwrap();
+        let began = Instant::now();
+        while !waiting.is_finished() {
+            assert!(began.elapsed() < Duration::from_secs(30), "it waits on");
+            std::thread::sleep(Duration::from_millis(10));
+        }
+        assert!(waiting.join().unwrap());
+        child.wait().unwrap();
+    }
 }

@@ -89,3 +89,42 @@ impl<'a> HeldLock<'a> {
         }
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use std::os::unix::fs::PermissionsExt;
+
+    use getgpu_lock::LockFile;
+
+    use super::*;
+
+    /// Units inside a reservation are marked there: others wait for what is about to end among
+    /// those that they could have.
+    #[test]
+    fn the_mark_is_beside_what_ends() {
+        let private = std::fs::Permissions::from_mode(0o755);
+        let directory = tempfile::Builder::new().permissions(private).tempdir();
+        let directory = directory.unwrap();
+        let path = directory.path().join("lock");
+        let lock_file = LockFile::find(Some(path), None).unwrap();
+        let args =
+            HolderArgs::parse(["MIG-0d1e2f30-1111-5222-8333-444455556666", "caller=1(init)"])
+                .unwrap();
+        let span = Span::of(&args.devices[0]);
+        let probe = lock_file.open().unwrap();
+        let marks = [span.lingering(), span.inner_lingering()];
+        let marked = || marks.map(|region| probe.conflict(region).unwrap().is_some());
+        for inside in [false, true] {
+            let lock = lock_file.open().unwrap();
+            assert!(lock.try_read(span.reservation()).unwrap());
+            if inside {
+                assert!(lock.try_read(span.inner_reservation()).unwrap());
+            }
+            let held = HeldLock::new(&args, lock);
+            let mark = held.mark_lingering();
+            assert_eq!(marked(), [!inside, inside]);
+            drop(mark);
+            assert_eq!(marked(), [false, false]);
+        }
+    }
+}

@@ -18,3 +18,43 @@ fn the_callers_processes_are_read_unless_they_are_known_to_be_the_same() {
         assert_eq!(LookScope::of(has_more, since_printed), scope, "{name}");
     }
 }
+
+/// What has the device in an argument may be about to start the next program on it.
+#[test]
+fn what_an_argument_kept_lingers_when_that_is_gone() {
+    let own = Stat::read(std::process::id() as i32).unwrap();
+    let uuid = "MIG-0d1e2f30-1111-5222-8333-444455559999";
+    let caller = [
+        format!("caller={}(test)", own.pid),
+        format!("start={}", own.start),
+    ];
+    let args = HolderArgs::parse([uuid, &caller[0], &caller[1]]).unwrap();
+    let file = File::open("/dev/null").unwrap();
+    let lock = HeldLock::new(&args, OfdLock::new(file.into()));
+    let linger = Duration::from_millis(500);
+    let mut reservation = Reservation {
+        caller: own.pid,
+        lock: &lock,
+        scanner: ProcScanner::new(&args, &lock, Duration::ZERO),
+        before: None,
+        began: sys::boot_time(),
+        wait: Duration::ZERO,
+        linger,
+    };
+    let mut command = std::process::Command::new("sh");
+    let command = command.args(["-c", "read line", uuid]);
+    let mut keeper = command.stdin(std::process::Stdio::piped()).spawn().unwrap();
+    let until = Instant::now() + Duration::from_secs(60);
+    while !reservation.scanner.full().kept {
+        assert!(Instant::now() < until, "it keeps nothing");
+    }
+    let ended = std::thread::spawn(move || {
+        std::thread::sleep(2 * linger);
+        let ended = Instant::now();
+        keeper.kill().unwrap();
+        keeper.wait().unwrap();
+        ended
+    });
+    assert!(reservation.linger().is_empty());
+    assert!(ended.join().unwrap().elapsed() >= linger);
+}

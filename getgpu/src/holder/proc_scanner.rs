@@ -339,30 +339,5 @@ pub fn children(pid: i32) -> Vec<i32> {
 }
 
 #[cfg(test)]
-mod tests {
-    use std::process::Command;
-
-    use getgpu_lock::OfdLock;
-
-    use super::*;
-
-    #[test]
-    fn the_children_of_a_reused_process_number_are_not_noted() {
-        let words = ["MIG-0d1e2f30-1111-5222-8333-444455556666", "caller=1(init)"];
-        let args = HolderArgs::parse(words).unwrap();
-        let file = std::fs::File::open("/dev/null").unwrap();
-        let lock = HeldLock::new(&args, OfdLock::new(file.into()));
-        let mut scanner = ProcScanner::new(&args, &lock, Duration::ZERO);
-        let own = Stat::read(std::process::id() as i32).unwrap();
-        let mut child = Command::new("sleep").arg("60").spawn().unwrap();
-        for (start, is_noted) in [(own.start - 1, false), (own.start, true)] {
-            scanner.view.seen = HashSet::from([(own.pid, start)]);
-            scanner.note_descendants();
-            let mut noted = scanner.view.seen.iter();
-            let found = noted.any(|(pid, _)| *pid == child.id() as i32);
-            assert_eq!(found, is_noted);
-        }
-        child.kill().unwrap();
-        child.wait().unwrap();
-    }
-}
+#[path = "proc_scanner_tests.rs"]
+mod tests;

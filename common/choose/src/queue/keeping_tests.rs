@@ -85,3 +85,33 @@ fn what_is_kept_follows_what_the_waiter_could_use() {
     turn.stand_aside().unwrap();
     assert_eq!((turn.count(), kept(&lock_file)), (None, [false, false]));
 }
+
+/// Others take what is free and not kept, be it for a moment.
+#[test]
+fn what_is_kept_before_and_after_is_kept_meanwhile() {
+    use std::sync::atomic::{AtomicBool, Ordering};
+    let (_directory, lock_file) = private_lock();
+    let [one, two] = uuids();
+    let count = |has| Count { has, wanted: 3 };
+    let mut turn = turn(&lock_file);
+    turn.keep(vec![one.clone()], count(1)).unwrap();
+    let over = AtomicBool::new(false);
+    let gaps = std::thread::scope(|scope| {
+        let looks = scope.spawn(|| {
+            let (probe, mut gaps) = (lock_file.open().unwrap(), 0);
+            while !over.load(Ordering::Relaxed) {
+                gaps += i32::from(!occupancy::is_kept(&probe, Span::of(&one)).unwrap());
+            }
+            gaps
+        });
+        let kept = (0..1000).map(|round| match round % 2 {
+            0 => turn.keep(vec![one.clone(), two.clone()], count(2)),
+            _ => turn.keep(vec![one.clone()], count(1)),
+        });
+        let kept = kept.collect::<Result<(), _>>();
+        over.store(true, Ordering::Relaxed);
+        kept.unwrap();
+        looks.join().unwrap()
+    });
+    assert_eq!(gaps, 0);
+}

@@ -228,6 +228,39 @@ mod tests {
         assert_eq!(draw(7).number, Some(first));
     }
 
+    /// Who draws beside another one waits until that one has both numbers: in different orders
+    /// two would wait for each other.
+    #[test]
+    fn numbers_are_drawn_one_after_the_other() {
+        let (_directory, lock_file) = private_lock();
+        let other = lock_file.open().unwrap();
+        assert!(other.try_write(layout::dispenser()).unwrap());
+        std::thread::scope(|scope| {
+            let draws = [
+                scope.spawn(|| Ticket::draw(&lock_file, 7).is_ok()),
+                scope.spawn(|| Ticket::draw_for_several(&lock_file, 7).is_ok()),
+            ];
+            std::thread::sleep(DISPENSER / 10);
+            assert!(!draws.iter().any(std::thread::ScopedJoinHandle::is_finished));
+            drop(other);
+            assert!(draws.into_iter().all(|draw| draw.join().unwrap()));
+        });
+        for _ in 0..20 {
+            let draw = || {
+                let drawn = (0..20).map(|_| Ticket::draw_for_several(&lock_file, 7).unwrap());
+                drawn.collect::<Vec<_>>()
+            };
+            let mut drawn = std::thread::scope(|scope| {
+                let other = scope.spawn(draw);
+                let mut drawn = draw();
+                drawn.extend(other.join().unwrap());
+                drawn
+            });
+            drawn.sort_by_key(|(ticket, _)| ticket.number);
+            assert!(drawn.is_sorted_by_key(|(_, in_line)| in_line.number));
+        }
+    }
+
     #[test]
     fn a_place_falls_with_each_served_and_forgets_those_who_left() {
         let (_directory, lock_file) = private_lock();

@@ -16,6 +16,7 @@ struct Script {
     /// How many attempts exceed the limit of the user.
     over: u32,
     counts: u32,
+    takes_kept: bool,
     lingers: bool,
     /// Those before it in the queue, who never look, and whether they leave.
     ahead: Vec<Ticket>,
@@ -65,7 +66,15 @@ impl Seeker for Script {
     fn outlook(&self, _: &OfdLock) -> Outlook {
         Outlook::default()
     }
-    fn may_have_more(&mut self, _: &OfdLock) -> Result<bool, Failure> {
+    fn keepable(&self) -> Vec<Uuid> {
+        vec![uuid(1), uuid(2)]
+    }
+    fn take_kept(&mut self, takes: bool) {
+        self.takes_kept = takes;
+    }
+    fn may_have_more(&mut self, probe: &OfdLock) -> Result<bool, Failure> {
+        let line = probe.tentative(getgpu_lock::layout::line_for_several());
+        assert_eq!(line.unwrap(), None, "it has the turn for several devices");
         self.counts += 1;
         Ok(self.counts == 2)
     }
@@ -99,6 +108,30 @@ fn over_the_limit_nothing_is_tried_until_more_is_allowed() {
     assert_eq!(wait(script, 0), ([true, true], 2));
 }
 
+/// The reason that a wait in vain is given is the last one.
+#[test]
+fn a_look_forgets_that_one_before_was_over_the_limit() {
+    let (_directory, lock_file) = private_lock();
+    let mut waiter = waiter(&lock_file, Script::default(), Wait(None).into());
+    waiter.over = Some(Failure::new(Kind::NoneFree, "over"));
+    assert!(waiter.search(&|_| false).unwrap().is_none());
+    assert!(waiter.over.is_none());
+}
+
+/// Those who stood aside may come back to their places before it.
+#[test]
+fn behind_others_nothing_is_taken_that_is_kept() {
+    let (_directory, lock_file) = private_lock();
+    let script = Script {
+        wanted: 2,
+        takes_kept: true,
+        ..Script::default()
+    };
+    let mut waiter = waiter(&lock_file, script, Wait(None).into());
+    waiter.behind(1).unwrap();
+    assert!(!waiter.seeker.takes_kept);
+}
+
 #[test]
 fn behind_a_stalled_head_only_what_it_leaves_alone_is_tried() {
     assert_eq!(wait(Script::default(), 1), ([true, false], 0));
@@ -121,5 +154,38 @@ fn the_wait_is_extended_only_for_what_lingers() {
         patience.extensions.push(SELDOM);
         let mut waiter = waiter(&lock_file, script, patience);
         assert_eq!(waiter.left().is_ok(), lingers);
+    }
+}
+
+/// A waiter looks more often while the queue moves, and only then.
+#[test]
+fn the_queue_moves_when_fewer_are_ahead_than_before() {
+    for leave in [false, true] {
+        let (_directory, lock_file) = private_lock();
+        let ahead = vec![Ticket::draw(&lock_file, 1).unwrap()];
+        let script = Script {
+            leave,
+            ahead,
+            ..Script::default()
+        };
+        let mut waiter = waiter(&lock_file, script, Wait(None).into());
+        waiter.served().unwrap();
+        assert_eq!(waiter.moved.is_some(), leave);
+        let pause = if leave { POLL_WHILE_MOVING } else { POLL };
+        assert_eq!(waiter.pause(), pause);
+    }
+}
+
+#[test]
+fn what_is_said_of_the_end_of_programs_is_asked_again_after_a_while() {
+    let (_directory, lock_file) = private_lock();
+    let mut waiter = waiter(&lock_file, Script::default(), Wait(None).into());
+    let settings = getgpu_settings::Settings::default();
+    for (age, is_asked) in [(Duration::ZERO, false), (OUTLOOK, true)] {
+        waiter.progress = Progress::asked(&settings, &Diag::new("getgpu", Verbosity::Normal));
+        let told = Instant::now().checked_sub(age).unwrap();
+        waiter.outlook = Some((told, Outlook::default()));
+        waiter.say().unwrap();
+        assert_eq!(waiter.outlook.unwrap().0 != told, is_asked);
     }
 }

@@ -4,9 +4,10 @@
 use std::time::Duration;
 
 use getgpu_tests::wrapped::{Facts, wrap};
-use getgpu_tests::{OTHER, all_at_once, bytes, first_line, listing, somebody};
+use getgpu_tests::{OTHER, all_at_once, bytes, ending, first_line, listing, somebody};
 use harness::skip::{self, Need};
-use harness::{Sandbox, wait};
+use harness::{Sandbox, Signal, wait};
+use nix::sys::signal::kill;
 
 #[test]
 fn a_device_that_the_variable_names_is_leased_in_every_form() {
@@ -182,8 +183,9 @@ fn a_named_device_that_is_in_use_gives_a_warning_or_a_refusal() {
 /// `cudawrap -- app` uses the device that it is given, and says who else is there.
 #[test]
 fn a_program_of_somebody_else_on_a_named_device_is_said() {
-    let sandbox = Sandbox::new("mig4");
-    let uuids = sandbox.uuids();
+    let sandbox = Sandbox::new("a100x8");
+    // On the second GPU, which is found by the name of the device alone.
+    let uuids = &sandbox.uuids()[7..14];
     let foreign = sandbox.occupy(&uuids[1..2], "--shared");
     let run = |line: &str, uid: u32| {
         let command = sandbox.words(line).visible(&uuids[1]);
@@ -217,6 +219,25 @@ fn a_program_of_somebody_else_on_a_named_device_is_said() {
     // Where NVML cannot be asked there is nothing to say.
     std::fs::remove_file(sandbox.path("lib/libnvidia-ml.so.1")).unwrap();
     run("cudawrap -- true", OTHER).unwrap().exits(0).says(&[]);
+}
+
+/// A device that is known by its name alone is looked for in each slot of the GPU.
+#[test]
+fn a_program_of_somebody_else_is_found_behind_a_sick_device_and_in_the_last_slot() {
+    let Some(sandbox) = Sandbox::given(&[Need::Root], "a100x1", "") else {
+        return;
+    };
+    let uuids = sandbox.uuids();
+    let sick = &uuids[0];
+    sandbox.faults(&format!(
+        "[[rule]]\nfunction = 'nvmlDeviceGetUUID'\ndevice = '{sick}'\nreturns = 999\n"
+    ));
+    for uuid in [&uuids[1], &uuids[6]] {
+        let _foreign = sandbox.occupy(std::slice::from_ref(uuid), "--shared");
+        let command = sandbox.words("cudawrap -- sim-cuda --shared").visible(uuid);
+        let outcome = command.uid(OTHER).run();
+        outcome.exits(0).mentions("also used by root (pid ");
+    }
 }
 
 /// In another pid namespace /proc cannot prove whose a reservation is, so the uid that
@@ -268,4 +289,17 @@ fn a_claim_on_a_named_device_is_given_time_to_end() {
             assert!(outcome.elapsed >= Duration::from_millis(200), "{words}");
         }
     });
+}
+
+/// A reservation that is about to end is waited for, and not for long: its getgpu-hold may be
+/// stopped.
+#[test]
+fn a_named_device_whose_reservation_does_not_end_is_refused() {
+    let sandbox = Sandbox::new("mig4");
+    let (uuid, holder) = ending(&sandbox);
+    let named = sandbox.words("cudawrap -- true").visible(&uuid);
+    let outcome = named.limit(Duration::from_secs(30)).run();
+    outcome.refuses(75, &format!("{uuid}: "));
+    kill(holder, Signal::SIGCONT).unwrap();
+    sandbox.assert_clean();
 }

@@ -94,8 +94,8 @@ fn a_waiter_whose_reservation_ended_takes_no_device_of_others() {
     let sandbox = Sandbox::new("mig4");
     let ours = sandbox.line("-q -n 3 --for=600");
     let start = |line: &str| sandbox.words(line).visible(&ours).spawn();
-    let run = |time: &str| start(&format!("cudawrap -- sim-cuda --run {time}"));
-    let (short, long) = (run("1.5"), run("3.5"));
+    let run = |end: &str| start(&format!("cudawrap -- sim-cuda --until-file {end}"));
+    let (first_to_end, last_to_end) = (run("first"), run("last"));
     sandbox.until_running(2);
     // It needs two of three; one is left.
     let waiter = start("getgpu -q -n 2 --wait=20 --for=600");
@@ -104,8 +104,10 @@ fn a_waiter_whose_reservation_ended_takes_no_device_of_others() {
     sandbox.ask(&format!("--release {first}")).exits(0);
     let theirs = somebody(&sandbox, &["-q", "-n", "2", "--for=600"]);
     let theirs = theirs.run().line();
-    short.wait().exits(0);
-    long.wait().exits(0);
+    for (end, program) in [("first", first_to_end), ("last", last_to_end)] {
+        sandbox.file(&format!("work/{end}"), "", 0o644);
+        program.wait().exits(0);
+    }
     let got = waiter.wait().line();
     let others = set(&got).is_disjoint(&set(&theirs));
     assert!(others, "{got} {theirs}");

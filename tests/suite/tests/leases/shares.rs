@@ -6,7 +6,7 @@ use std::time::Duration;
 
 use getgpu_tests::wrapped::wrap;
 use getgpu_tests::{all_at_once, listing};
-use harness::{Running, Sandbox};
+use harness::{Running, Sandbox, wait};
 
 pub(crate) fn sharer(sandbox: &Sandbox, share: &str, most: u32) -> Running {
     let program = format!("sim-cuda --run forever --max {most}");
@@ -103,4 +103,19 @@ fn a_shared_device_is_not_asked_about() {
     let calls = sandbox.calls();
     let asked = calls.iter().any(|call| call.function.contains("Processes"));
     assert!(!asked, "{calls:#?}");
+}
+
+/// Two reservations on one device name it alike: whose a program is, its caller tells.
+#[test]
+fn a_program_of_another_reservation_on_the_device_keeps_none_but_its_own() {
+    let sandbox = Sandbox::new("h200x1");
+    let empty = "getgpu --share 1/2 --for 300ms; true";
+    sandbox.shell("dash", empty).run().exits(0);
+    let script = "CUDA_VISIBLE_DEVICES=$(getgpu --share 1/2) sim-cuda --run forever; true";
+    let _program = sandbox.shell("dash", script).spawn();
+    sandbox.until_running(1);
+    wait::until("the reservation without a program has ended", || {
+        sandbox.line("--count-free --share 1/2") == "1"
+    });
+    assert_eq!(sandbox.running(), 1);
 }

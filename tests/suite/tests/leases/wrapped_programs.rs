@@ -94,6 +94,12 @@ fn variables_and_options_are_checked() {
         let line = format!("CUDAWRAP_DISABLE=1 env -u SIM_NODE {program}");
         sandbox.words(&line).run().says(&[]);
     }
+    // It is the way around wrong settings.
+    sandbox.set_settings("type = 'migs'");
+    let line = "config.toml:2:8: `type`: migs: not one of auto";
+    sandbox.refuses(&[("@/opt/app", 125, line)]);
+    let disabled = sandbox.words("CUDAWRAP_DISABLE=1 env -u SIM_NODE @/opt/app");
+    disabled.run().says(&[]);
     let line = "config.toml:2:1: unknown setting `newer`";
     for newer in ["newer = { x = 1 }", "newer = 1979-05-27", "newer = 1"] {
         sandbox.set_settings(&format!("allowed_file = '/nowhere'\n{newer}"));

@@ -113,6 +113,26 @@ fn a_lease_is_shown_with_its_program_to_every_user() {
     assert!(holder["since"].as_u64().unwrap() > 1_600_000_000);
 }
 
+/// A reservation has its job and its task from the environment of its getgpu.
+#[test]
+fn a_reservation_is_shown_with_the_job_and_the_task_that_it_is_for() {
+    let sandbox = Sandbox::new("mig4");
+    let step = "SLURM_JOB_ID=71 SLURM_STEP_ID=0 SLURM_PROCID=3";
+    let uuid = sandbox
+        .shell("sh", &format!("{step} getgpu --hold"))
+        .run()
+        .exits(0)
+        .line();
+    let listed = listing::json(&sandbox);
+    let mut devices = listing::devices(&listed).iter();
+    let reserved = devices.find(|device| device["uuid"] == *uuid).unwrap();
+    let holder = &reserved["holders"][0];
+    assert_eq!(holder["job"], "71.0", "{holder}");
+    assert_eq!(holder["task"], 3, "{holder}");
+    let table = sandbox.ask("--list --verbose").output();
+    assert!(table.contains("71.0 task 3"), "{table}");
+}
+
 #[test]
 fn indices_count_allowed_devices_also_excluded_ones() {
     let sandbox = Sandbox::new("mig4");

@@ -86,6 +86,14 @@ fn an_ignored_process_hides_a_gib_and_no_clients() {
     sandbox.line("--no-reserve");
     sandbox.faults(&entry("compute", pid, 9000));
     in_use(&sandbox);
+    // Its clients may be there where their list is not told.
+    let lists = ["", "_v2", "_v3"].map(|version| {
+        let name = format!("nvmlDeviceGetMPSComputeRunningProcesses{version}");
+        format!("[[rule]]\nfunction = '{name}'\nreturns = 999\n")
+    });
+    sandbox.faults(&(entry("compute", pid, 1000) + &lists.concat()));
+    let outcome = sandbox.ask("--explain --no-reserve");
+    outcome.exits(1).mentions("NVML code 999");
     // Drivers before 510 do not have the third version of the list of clients, those before
     // 470 have the first one only.
     for driver in ["550.54.15", "470.256.02", "460.106.00"] {
@@ -125,6 +133,24 @@ fn graphics_on_a_mig_device_make_it_busy() {
     // A grant of one device, which is asked about by its UUID alone.
     let one = sandbox.ask_within(&drawn[0], "--no-reserve");
     one.refuses(1, "1 of 1 in use (other programs 1)");
+}
+
+/// A program that draws and computes is in two lists.
+#[test]
+fn a_process_is_told_once() {
+    let sandbox = Sandbox::new("h200x1");
+    let uuid = &sandbox.uuids()[0];
+    let entry = |(kind, pid): (&str, u32)| {
+        format!("[[process]]\ndevice = '{uuid}'\npid = {pid}\nkind = '{kind}'\nmemory_mib = 60\n")
+    };
+    let entries = [("compute", 77), ("compute", 78), ("graphics", 77)].map(entry);
+    sandbox.faults(&entries.concat());
+    let listed = listing::json(&sandbox);
+    let processes = listing::devices(&listed)[0]["processes"]
+        .as_array()
+        .unwrap();
+    let pids = processes.iter().map(|process| process["pid"].as_u64());
+    assert!(pids.eq([77, 78].map(Some)), "{listed}");
 }
 
 /// As under WSL: every device is unknown, and a setting that the messages name helps.

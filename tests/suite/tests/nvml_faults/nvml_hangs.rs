@@ -55,6 +55,44 @@ fn stuck(sandbox: &Sandbox) -> usize {
     sandbox.processes().iter().filter(is_stuck).count()
 }
 
+/// The process that asks NVML ends with the call that it asks for, and has nothing of it: if it
+/// cannot end, it keeps neither a device, nor a place in the line, nor a pipe of the caller.
+#[test]
+fn a_killed_call_leaves_nothing_in_a_driver_that_hangs() {
+    for function in ["nvmlInit_v2", "nvmlDeviceGetComputeRunningProcesses_v3"] {
+        let sandbox = Sandbox::new("h200x1");
+        sandbox.faults(&format!(
+            "[[rule]]\nfunction = '{function}'\ndoes = 'hang'\n"
+        ));
+        for line in ["getgpu", "cudawrap --wait -- true"] {
+            let script = format!("exec 9>caller; exec {line}");
+            let call = sandbox.shell("bash", &script).spawn();
+            let asks = || {
+                let mut processes = sandbox.processes().into_iter();
+                processes.find(|pid| *pid != call.pid() as i32 && is_secluded(*pid))
+            };
+            wait::until("another process asks", || asks().is_some());
+            let open = opened(asks().unwrap());
+            let kept = [sandbox.lock(), sandbox.path("work/caller")];
+            assert!(!kept.iter().any(|file| open.contains(file)), "{open:?}");
+            call.kill();
+            wait::until("it has ended", || sandbox.processes().is_empty());
+        }
+    }
+}
+
+/// Its working directory is the last thing that such a process gives up.
+fn is_secluded(pid: i32) -> bool {
+    std::fs::read_link(format!("/proc/{pid}/cwd")).is_ok_and(|place| place.parent().is_none())
+}
+
+/// The files that a process has open.
+fn opened(pid: i32) -> Vec<std::path::PathBuf> {
+    let files = std::fs::read_dir(format!("/proc/{pid}/fd")).into_iter();
+    let files = files.flatten().flatten();
+    files.flat_map(|file| file.path().read_link()).collect()
+}
+
 #[test]
 fn a_driver_in_which_processes_cannot_even_be_killed() {
     let tools = ["mkfs.ext4", "fsfreeze", "mount"].map(Need::Tool);

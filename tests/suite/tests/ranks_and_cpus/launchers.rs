@@ -128,6 +128,33 @@ fn a_launchers_wrong_variables_are_one_line() {
     }
 }
 
+/// The variables of each of two launchers are there, and those of the outer one say the same to
+/// all ranks.
+#[test]
+fn a_rank_is_what_the_innermost_launcher_says() {
+    let sandbox = Sandbox::new("gpus4");
+    let uuids = sandbox.uuids();
+    let ranks = |names: [&str; 2]| {
+        let [local, size] = names;
+        format!(
+            "#!/bin/bash\nfor i in 0 1; do {local}=$i {size}=2 cudawrap -- printenv CUDA_VISIBLE_DEVICES; done\n"
+        )
+    };
+    let open_mpi = ["OMPI_COMM_WORLD_LOCAL_RANK", "OMPI_COMM_WORLD_LOCAL_SIZE"];
+    let hydra = ["MPI_LOCALRANKID", "MPI_LOCALNRANKS"];
+    for (inner, names, outer) in [
+        ("hydra_pmi_proxy", hydra, open_mpi),
+        ("prterun", open_mpi, hydra),
+    ] {
+        sandbox.file(&format!("work/{inner}"), &ranks(names), 0o755);
+        let command = sandbox.shell("bash", &format!("./{inner}; true"));
+        let command = command.env(outer[0], "0").env(outer[1], "2");
+        let ran = command.visible(uuids[..2].join(",")).run();
+        let each = format!("{}\n{}\n", uuids[0], uuids[1]);
+        ran.exits(0).prints(&each);
+    }
+}
+
 /// Ranks on their CPUs, with a topology whose order is reversed: the last GPU is near the
 /// first CPU.
 #[test]

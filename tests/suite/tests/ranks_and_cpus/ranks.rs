@@ -194,3 +194,18 @@ fn ranks_divide_a_reserved_part_and_stay_inside_it() {
     sandbox.file("work/go", "", 0o644);
     shell.wait().exits(0);
 }
+
+/// What a rank has leased is not divided among all ranks, though each call below it is a rank, too.
+#[test]
+fn calls_below_a_rank_all_have_what_the_rank_leased() {
+    let sandbox = Sandbox::new("gpus4");
+    let rank = "OMPI_COMM_WORLD_LOCAL_RANK=0 OMPI_COMM_WORLD_LOCAL_SIZE=2";
+    let launcher = format!("#!/bin/bash\n{rank} cudawrap --share 1/2 -- bash below; true\n");
+    sandbox.file("work/orted", &launcher, 0o755);
+    let below = "for i in 1 2 3; do cudawrap -- sim-cuda --max 3 --until-file go & done; wait";
+    sandbox.file("work/below", below, 0o644);
+    let shell = sandbox.shell("bash", "./orted; true").spawn();
+    sandbox.until_running(3);
+    sandbox.file("work/go", "", 0o644);
+    shell.wait().exits(0).says(&[]);
+}

@@ -42,6 +42,23 @@ fn a_user_has_no_more_than_the_site_allows() {
     assert_eq!(ask("-q -n 2").line().split(',').count(), 2);
 }
 
+/// Two users share a device: the limit of one does not count the part of the other.
+#[test]
+fn a_part_of_a_device_counts_for_the_user_who_has_it() {
+    let Some(sandbox) = Sandbox::given(&[skip::Need::Root], "gpus4", "max_per_user = 1") else {
+        return;
+    };
+    let uuids = sandbox.uuids();
+    let half = |user: u32, device: usize| {
+        let getgpu = sandbox.words("getgpu -q --share 1/2 --for=600").uid(user);
+        getgpu.visible(&uuids[device]).run()
+    };
+    half(OTHER + 1, 0).exits(0);
+    half(OTHER, 0).exits(0);
+    half(OTHER, 1).exits(0);
+    half(OTHER, 2).refuses(1, "you hold 1 of at most 1");
+}
+
 /// As the list names it.
 #[test]
 fn what_a_wrapped_program_holds_is_told_with_its_whole_name() {

@@ -2,25 +2,30 @@
 //! none, or the caller is to wait in the queue. The same for getgpu and cudawrap; what
 //! each adds to it, such as `--explain`, it adds as an `Observer`.
 
+mod observer;
+mod queueing;
+
 use std::io::IsTerminal;
 use std::rc::Rc;
-use std::time::Duration;
 
 use crate::choice::cap;
 use crate::choice::chooser::Chooser;
-use crate::choice::device_claim::{self, Picked};
+use crate::choice::device_claim;
 use crate::choice::offer::Rejected;
 use crate::choice::offer::{ChoiceOutcome, Claimed};
 use crate::choice::rejection_report::RejectionReport;
 use crate::pool;
 use crate::pool::Portion;
+use crate::queue;
 use crate::queue::lingering::{self, Prospect};
-use crate::queue::{self, Patience, Progress, Search, Waiter};
 use crate::request::Request;
 use getgpu_ask::{Node, nvml_client};
 use getgpu_lock::{LockFile, OfdLock, Side, kept};
-use getgpu_model::{Device, Diag, Failure, Inventory, Kind, Uuid};
-use getgpu_settings::{Environment, Settings, Wait};
+use getgpu_model::{Device, Failure, Inventory, Kind, Uuid};
+use getgpu_settings::Wait;
+
+pub use observer::{Observer, Obstacle};
+pub use queueing::Queueing;
 
 /// What came of one look.
 pub enum Selected {
@@ -30,108 +35,11 @@ pub enum Selected {
     Queue(Queueing),
 }
 
-/// A request that joins the queue.
-pub struct Queueing {
-    /// Whether the caller asked for a wait.
-    asked: bool,
-    prospect: Prospect,
-    /// Why there is nothing to have now.
-    failure: Failure,
-    /// The same of each device that was looked at.
-    rejected: Vec<(Device, Rejected)>,
-}
-
-impl Queueing {
-    /// Waits in the queue: as long as the caller asked for, and long enough for
-    /// reservations that linger to end.
-    ///
-    /// # Errors
-    ///
-    /// The wait was in vain.
-    pub fn wait(
-        self,
-        lock_file: &LockFile,
-        side: Side,
-        request: &mut Request,
-        node: &mut Node<'_>,
-        environment: &Environment,
-        diag: &Diag,
-    ) -> Result<Claimed, Failure> {
-        let settings = node.settings();
-        let progress = if self.asked {
-            Progress::asked(settings, diag)
-        } else {
-            Progress::silent(diag)
-        };
-        let patience = self.patience(settings);
-        let queue = request.queue();
-        let search = Search::new(lock_file, side, request, node, environment)?;
-        let search = search.after(self.rejected);
-        Waiter::new(lock_file, queue, search, progress, patience)?.wait()
-    }
-
-    fn patience(&self, settings: &Settings) -> Patience {
-        let lingering = settings.linger + lingering::MARGIN;
-        // Once more where reservations still linger: on a busy machine those ahead take
-        // their time.
-        let (least, extensions) = match self.prospect {
-            Prospect::None => (Duration::ZERO, Vec::new()),
-            Prospect::Possible => (lingering::NOTICE, vec![lingering; 2]),
-            Prospect::Lingering => (lingering, vec![lingering]),
-        };
-        let asked = Patience::from(settings.longest_wait());
-        Patience {
-            limit: asked.limit.map(|limit| limit.max(least)),
-            extensions,
-            failure: (!self.asked).then(|| self.failure.clone()),
-        }
-    }
-}
-
 /// Nothing is free now.
 struct NotNow {
     failure: Failure,
     /// Why each device that was looked at was not taken.
     rejected: Vec<(Device, Rejected)>,
-}
-
-/// What keeps a call from a device.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Obstacle {
-    /// Others wait for the same devices.
-    Queue,
-    /// Too few devices of the pool are free.
-    NoneFree,
-}
-
-/// What a program adds to a selection.
-pub trait Observer {
-    /// The whole node had to be looked at; `pool`: what of it may be chosen from.
-    ///
-    /// # Errors
-    ///
-    /// The program could not use as many of them as it is to have.
-    fn known(&mut self, _inventory: &Inventory, _pool: &[&Device]) -> Result<(), Failure> {
-        Ok(())
-    }
-
-    /// Devices were claimed.
-    ///
-    /// # Errors
-    ///
-    /// They are no use to the program together.
-    fn picked(
-        &mut self,
-        chooser: &mut Chooser<'_, '_>,
-        picked: &[Picked],
-        inventory: &Inventory,
-    ) -> Result<(), Failure>;
-
-    /// No device was free: why, for each of the pool.
-    fn rejected(&mut self, _rejected: &[(Device, Rejected)], _probe: &OfdLock) {}
-
-    /// What a person can do about it.
-    fn hint(&self, obstacle: Obstacle) -> String;
 }
 
 /// What a selection is made with.
