@@ -99,13 +99,16 @@ fn a_device_that_is_printed_again_is_kept_for_its_own_program() {
         time.sleep(1)'";
     let scripts = [
         format!("export CUDA_VISIBLE_DEVICES=$(getgpu --hold); {inner} sleep 1"),
-        format!("export CUDA_VISIBLE_DEVICES=$(getgpu --hold --for 1); {inner} sleep 1.5"),
+        format!(
+            "export CUDA_VISIBLE_DEVICES=$(getgpu --hold --for 4); {} sleep 4.5",
+            inner.replace("--init 1", "--init 4")
+        ),
         lease.to_owned(),
     ];
     all_at_once(scripts, |script| {
         let sandbox = Sandbox::with("h200x1", "linger = '300ms'");
         sandbox.shell("bash", &script).run();
-        let next = "CUDA_VISIBLE_DEVICES=$(getgpu --wait=20) sim-cuda --run 0.1";
+        let next = "CUDA_VISIBLE_DEVICES=$(getgpu --wait=20) sim-cuda --run 0.4";
         sandbox.shell("bash", next).run().exits(0);
         assert_eq!(ran_on(&sandbox).len(), 2, "{script}");
         sandbox.assert_exclusive();
