@@ -49,10 +49,10 @@ fn deb(programs: &Path, room: &Path) {
     live(&first, &second);
     // On Debian 11, which has glibc 2.31: there the programs of the simulated node have
     // to be as portable.
-    let words = format!("zigbuild --quiet --locked --target {TARGET} -p sim-nvml -p sim-cuda");
+    let words = "zigbuild --quiet --release --locked --target TARGET -p sim-nvml -p sim-cuda";
+    let words = words.replace("TARGET", TARGET);
     run("cargo", &words.split(' ').collect::<Vec<_>>());
-    let node = programs.join("../debug");
-    live_clean(&first, &second, Some("bullseye"), &node);
+    live_clean(&first, &second, Some("bullseye"), programs);
 }
 
 /// And so does an .rpm.
