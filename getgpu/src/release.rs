@@ -5,7 +5,8 @@ use std::time::{Duration, Instant};
 
 use getgpu_choose::syslog;
 use getgpu_linux::{Stat, sys};
-use getgpu_lock::{HolderArgs, HolderProcess, LockFile, ownership_proof};
+use getgpu_lock::ownership_proof::{self, HolderSearch};
+use getgpu_lock::{HolderArgs, HolderProcess, LockFile};
 use getgpu_model::{Diag, Failure, Job, Kind, Uuid, quantity};
 use rustix::process::{Pid, Signal, kill_process, pidfd_send_signal};
 
@@ -74,17 +75,26 @@ fn tagged(lock_file: &LockFile, name: &str) -> (Vec<HolderProcess>, Vec<HolderPr
 ///
 /// A holder does not end, or some could not be read in [`SEARCH`] and none was the job's.
 pub fn part_of_job(lock_file: &LockFile, job: &str, diag: &Diag) -> Result<(), Failure> {
-    let began = Instant::now();
     let uid = nix::unistd::geteuid();
     let uid = (!uid.is_root()).then_some(uid.as_raw());
     let of_job = |args: &HolderArgs| args.job_of_part() == Some(job);
+    let holders = searched(SEARCH, || ownership_proof::search(lock_file, uid, &of_job))?;
+    end(&holders, diag)
+}
+
+/// What a search finds that is repeated until it has read all holders or found some.
+fn searched(
+    limit: Duration,
+    search: impl Fn() -> HolderSearch,
+) -> Result<Vec<HolderProcess>, Failure> {
+    let began = Instant::now();
     loop {
-        let search = ownership_proof::search(lock_file, uid, &of_job);
-        if search.unread == 0 || !search.proven.is_empty() {
-            return end(&search.proven, diag);
+        let found = search();
+        if found.unread == 0 || !found.proven.is_empty() {
+            return Ok(found.proven);
         }
-        if began.elapsed() >= SEARCH {
-            let unread = quantity::counted(search.unread, "reservation");
+        if began.elapsed() >= limit {
+            let unread = quantity::counted(found.unread, "reservation");
             return Err(Failure::new(
                 Kind::LockPlace,
                 format!("{unread} could not be read in time, and one may be the job's"),

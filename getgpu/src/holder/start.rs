@@ -26,7 +26,7 @@ const KNOWN: Duration = Duration::from_secs(1);
 const READY: Duration = Duration::from_secs(10);
 
 /// Sends a word to the other end, more than once if need be; false if it could not be sent.
-pub fn tell(channel: &mut File, word: u8) -> bool {
+pub fn tell(channel: &mut impl Write, word: u8) -> bool {
     (0..WORDS).any(|_| channel.write_all(&[word]).is_ok())
 }
 
@@ -90,5 +90,44 @@ impl Started {
         // The holder's end closes with its last descriptor.
         let _ = wait_readable(&self.channel);
         let _ = self.channel.read_exact(&mut [0u8; 1]);
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use std::io;
+
+    use super::*;
+
+    /// A channel for whose next words the kernel has no memory.
+    struct Busy {
+        failures: u32,
+        told: Vec<u8>,
+    }
+
+    impl Write for Busy {
+        fn write(&mut self, words: &[u8]) -> io::Result<usize> {
+            if self.failures > 0 {
+                self.failures -= 1;
+                return Err(io::Error::from_raw_os_error(libc::ENOBUFS));
+            }
+            self.told.write(words)
+        }
+
+        fn flush(&mut self) -> io::Result<()> {
+            Ok(())
+        }
+    }
+
+    #[test]
+    fn a_word_is_sent_once_and_tried_more_than_once() {
+        for (failures, told) in [(0, &[PRINTED][..]), (WORDS - 1, &[PRINTED]), (WORDS, &[])] {
+            let mut channel = Busy {
+                failures,
+                told: Vec::new(),
+            };
+            assert_eq!(tell(&mut channel, PRINTED), !told.is_empty());
+            assert_eq!(channel.told, told);
+        }
     }
 }

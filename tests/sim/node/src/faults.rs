@@ -17,6 +17,8 @@ pub struct Faults {
     pub foreign_pidns_blind: bool,
     /// Processes outside the caller's pid namespace are in lists with pid 0.
     pub foreign_pidns_nameless: bool,
+    /// The lists of a compute instance have the processes of the others of its GPU instance, too.
+    pub siblings_listed: bool,
     /// Each list of compute processes has this many invented entries more than the one
     /// before.
     pub processes_grow: u32,
@@ -94,6 +96,8 @@ pub struct HealthFault {
     pub compute_mode: Option<u32>,
     /// `nvmlDeviceGpuRecoveryAction_t`.
     pub recovery_action: Option<u32>,
+    /// `nvmlReturn_t` of each field value, where the call itself succeeds.
+    pub field_returns: Option<i32>,
     /// Memory rows are remapped at the next reset.
     pub rows_pending: bool,
     /// A memory row could not be remapped.

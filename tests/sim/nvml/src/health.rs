@@ -65,6 +65,8 @@ impl Session {
             return Err(NOT_SUPPORTED);
         }
         self.gpu(device)?;
-        Ok(self.fault(device)?.recovery_action.unwrap_or(0))
+        let fault = self.fault(device)?;
+        fault.field_returns.map_or(Ok(()), Err)?;
+        Ok(fault.recovery_action.unwrap_or(0))
     }
 }

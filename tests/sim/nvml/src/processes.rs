@@ -71,10 +71,17 @@ impl Session {
 
     /// UUID, GI and CI of the places whose processes a device shows.
     fn places(&self, device: Device) -> Reply<Vec<(String, u32, u32)>> {
-        if let Ok(mig) = self.mig(device) {
-            return Ok(vec![(mig.uuid.clone(), mig.gi, mig.ci)]);
-        }
         let gpu = self.parent(device)?;
+        if let Ok(own) = self.mig(device) {
+            let siblings = self.faults.siblings_listed;
+            let shown = gpu
+                .devices
+                .iter()
+                .filter(|mig| mig.uuid == own.uuid || siblings && mig.gi == own.gi);
+            return Ok(shown
+                .map(|mig| (mig.uuid.clone(), mig.gi, mig.ci))
+                .collect());
+        }
         if !gpu.in_mig_mode() {
             return Ok(vec![(gpu.uuid.clone(), NO_ID, NO_ID)]);
         }

@@ -135,6 +135,27 @@ fn graphics_on_a_mig_device_make_it_busy() {
     one.refuses(1, "1 of 1 in use (other programs 1)");
 }
 
+/// It is not certain whose processes the handle of a compute instance lists.
+#[test]
+fn another_compute_instances_processes_make_a_device_not_busy() {
+    let instance = |ci| format!("{{ gi = 1, ci = {ci}, profile = '1c.3g.20gb' }}");
+    let devices = [instance(0), instance(1)].join(", ");
+    let sandbox = Sandbox::new(&format!(
+        "driver = '580.65.06'\n[[gpu]]\nmodel = 'A100-SXM4-40GB'\nmig = true\ndevice = [{devices}]\n"
+    ));
+    let uuids = sandbox.uuids();
+    let _program = sandbox.occupy(&uuids[..1], "");
+    for listed in ["siblings_listed = false", "siblings_listed = true"] {
+        sandbox.faults(listed);
+        sandbox.ask("--count-free").answers("1\n");
+        let shown = listing::json(&sandbox);
+        let counts = listing::devices(&shown)
+            .iter()
+            .map(|device| device["processes"].as_array().map(Vec::len));
+        assert_eq!(counts.collect::<Vec<_>>(), [Some(1), Some(0)], "{listed}");
+    }
+}
+
 /// A program that draws and computes is in two lists.
 #[test]
 fn a_process_is_told_once() {

@@ -10,8 +10,19 @@ const GPUS: &str = "driver = '580.65.06'\n[[gpu]]\nmodel = 'H100-80GB'\ncount = 
 const MIG: &str =
     "driver = '580.65.06'\n[[gpu]]\nmodel = 'A100-SXM4-40GB'\nmig = true\nlayout = '3x2g.10gb'\n";
 
+/// A value of nvmlDeviceGetFieldValues, which has a return code of its own.
+const VALUE: &str = "nvmlFieldValue_t";
+
 fn health(target: &str, what: &str) -> String {
     format!("[[health]]\n{target}\n{what}\n")
+}
+
+/// This function returns this code for GPU 1.
+fn returning(function: &str, code: i32) -> String {
+    if function == VALUE {
+        return health("gpu = 1", &format!("field_returns = {code}"));
+    }
+    format!("[[rule]]\nfunction = '{function}'\ngpu = 1\nreturns = {code}\n")
 }
 
 #[test]
@@ -119,12 +130,11 @@ fn a_call_that_says_the_gpu_is_lost_is_enough() {
             "nvmlDeviceGetMemoryInfo_v2",
             "nvmlDeviceGetComputeMode",
             "nvmlDeviceGetFieldValues",
+            VALUE,
             "nvmlDeviceGetRemappedRows",
         ] {
             let sandbox = Sandbox::new(GPUS);
-            sandbox.faults(&format!(
-                "[[rule]]\nfunction = '{function}'\ngpu = 1\nreturns = {code}\n"
-            ));
+            sandbox.faults(&returning(function, code));
             sandbox.ask("--count-free").answers("3\n");
             let listed = listing::json(&sandbox);
             let device = &listing::devices(&listed)[1];
@@ -140,13 +150,12 @@ fn what_is_not_supported_changes_nothing() {
     for function in [
         "nvmlDeviceGetComputeMode",
         "nvmlDeviceGetFieldValues",
+        VALUE,
         "nvmlDeviceGetRemappedRows",
     ] {
         for code in [3, 4, 13, 999] {
             let sandbox = Sandbox::new(GPUS);
-            sandbox.faults(&format!(
-                "[[rule]]\nfunction = '{function}'\nreturns = {code}\n"
-            ));
+            sandbox.faults(&returning(function, code));
             sandbox.ask("--count-free").answers("4\n");
         }
     }
