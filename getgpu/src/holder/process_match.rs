@@ -79,6 +79,9 @@ pub struct ProcessView {
     pub used_since: Option<u64>,
     /// How many ticks an unreadable process that began after that keeps the reservation.
     pub unreadable_limit: u64,
+    /// For how many ticks after its start an unreadable process may be one that changes its user,
+    /// and is readable as soon as it has executed its program.
+    pub settling: u64,
     /// The time, in clock ticks.
     pub now: u64,
 }
@@ -105,6 +108,7 @@ impl ProcessView {
             caller: (args.caller.pid, args.caller.start),
             since: args.since,
             unreadable_limit: unreadable_limit.as_secs() * ticks_per_second,
+            settling: ticks_per_second / 2,
             ..Self::default()
         }
     }
@@ -211,11 +215,12 @@ impl Classifier<'_> {
             return ProcessRole::Nothing;
         }
         let unreadable = view.is_unreadable_user(stat, evidence);
-        if unreadable && !view.is_latecomer(stat) {
+        let settled = view.now >= stat.start + view.settling;
+        if unreadable && settled && !view.is_latecomer(stat) {
             return ProcessRole::Uses;
         }
         let argument = evidence.argument && view.began_later(stat);
-        if argument || (unreadable && view.is_in_time(stat)) {
+        if argument || (unreadable && (!settled || view.is_in_time(stat))) {
             return ProcessRole::Keeps;
         }
         ProcessRole::Nothing

@@ -215,6 +215,26 @@ fn an_unreadable_program_below_the_caller_counts() {
     assert_eq!(users(&all, &other_process), Vec::<i32>::new());
 }
 
+/// What sudo, su or setpriv start cannot be read until it has executed its program.
+#[test]
+fn an_unreadable_process_that_has_just_begun_is_no_use_yet() {
+    let all = [
+        (stat(10, 1, 100, "bash"), PLAIN),
+        (stat(40, 10, 260, "setpriv"), UNREADABLE),
+    ];
+    for (now, limit, expected) in [(279, 0, None), (279, 60, None), (280, 0, Some(40))] {
+        let view = ProcessView {
+            unreadable_limit: limit,
+            settling: 20,
+            now,
+            ..view()
+        };
+        let found = find(&all, &view);
+        assert_eq!(found.users.first().map(|stat| stat.pid), expected);
+        assert_eq!(found.kept, expected.is_none(), "it keeps the reservation");
+    }
+}
+
 #[test]
 fn a_later_unreadable_program_keeps_the_device_for_a_while() {
     let all = [
