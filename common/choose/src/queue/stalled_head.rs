@@ -10,8 +10,11 @@ use getgpu_model::{Failure, Uuid};
 pub const ALONE: Duration = Duration::from_millis(1300);
 /// Between two looks: a tentative claim lasts for some milliseconds at least.
 const PAUSE: Duration = Duration::from_millis(1);
+/// What the time since the last look counts for at most: on a busy machine looks are seldom, and
+/// so are those of the head.
+const LOOK: Duration = Duration::from_millis(10);
 
-/// Asks for the devices with room for `time`, and gives those that had room at every look. Stops
+/// Asks for the devices with room for `time`, or longer on a busy machine, and gives those that had room at every look. Stops
 /// with none as soon as they are fewer than `wanted`.
 ///
 /// # Errors
@@ -23,14 +26,16 @@ pub fn alone(
     time: Duration,
 ) -> Result<Vec<Uuid>, Failure> {
     let mut alone = availability()?;
-    let began = Instant::now();
+    let (mut looked, mut counted) = (Instant::now(), Duration::ZERO);
     while alone.len() >= wanted.max(1) {
-        if began.elapsed() >= time {
+        if counted >= time {
             return Ok(alone);
         }
         std::thread::sleep(PAUSE);
         let now = availability()?;
         alone.retain(|uuid| now.contains(uuid));
+        counted += looked.elapsed().min(LOOK);
+        looked = Instant::now();
     }
     Ok(Vec::new())
 }
@@ -70,5 +75,18 @@ mod tests {
             Ok(Vec::new()),
             "fewer than are wanted"
         );
+    }
+
+    #[test]
+    fn looks_that_are_seldom_count_for_less_time() {
+        let uuid = Uuid::parse("MIG-0d1e2f30-1111-5222-8333-444455556666").unwrap();
+        let mut looks = 0;
+        let seldom = || {
+            looks += 1;
+            std::thread::sleep(5 * LOOK);
+            Ok(vec![uuid.clone()])
+        };
+        assert_eq!(alone(seldom, 1, 4 * LOOK), Ok(vec![uuid.clone()]));
+        assert_eq!(looks, 5);
     }
 }
