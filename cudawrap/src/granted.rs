@@ -59,12 +59,15 @@ pub fn lease(
 /// Waits at most [`MARGIN`] for reservations of this user on the devices that are held for
 /// processes which have exited.
 fn wait_for_ending(lock_file: &LockFile, devices: &[Device]) {
-    let (began, uid) = (Instant::now(), nix::unistd::geteuid().as_raw());
+    let uid = nix::unistd::geteuid().as_raw();
     let is_ending = |args: &HolderArgs| {
         let mut devices = devices.iter();
         devices.any(|device| args.devices.contains(&device.uuid)) && args.is_ending()
     };
-    for holder in ownership_proof::reservations(lock_file, Some(uid), &is_ending) {
+    let ending = ownership_proof::reservations(lock_file, Some(uid), &is_ending);
+    // The search takes its time on a busy machine.
+    let began = Instant::now();
+    for holder in ending {
         while Stat::runs(holder.pid, holder.start) && began.elapsed() < MARGIN {
             std::thread::sleep(PAUSE);
         }
