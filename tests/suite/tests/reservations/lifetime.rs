@@ -51,8 +51,9 @@ fn another_user_can_neither_have_it_nor_end_it() {
     let Some(sandbox) = Sandbox::given(&[skip::Need::Root], "h200x1", "") else {
         return;
     };
-    let script = "CUDA_VISIBLE_DEVICES=$(getgpu --for 0.2) sim-cuda --init 1.5; true";
-    let mut program = sandbox.shell("bash", script).uid(1002).spawn();
+    let wait = "sh -c 'until [ -e over ]; do sleep 0.05; done'";
+    let script = format!("CUDA_VISIBLE_DEVICES=$(getgpu) {wait}; true");
+    let mut program = sandbox.shell("bash", &script).uid(1002).spawn();
     wait::until("it is reserved", || !sandbox.holders().is_empty());
     let holder = sandbox.holders()[0].clone();
     assert_eq!(holder.uid, 1002);
@@ -68,6 +69,7 @@ fn another_user_can_neither_have_it_nor_end_it() {
     all.exits(0).prints("");
     let named = sandbox.words("getgpu").uid(OTHER).visible(&uuid);
     named.run().refuses(1, "1 of 1 in use (reserved 1)");
+    std::fs::write(sandbox.path("work/over"), "").unwrap();
     nobody_gets_one_before_the_end(&sandbox, &mut program);
     program.wait().exits(0);
     free_again(&sandbox);
