@@ -136,8 +136,9 @@ fn yield_to_queue(
     probe: &OfdLock,
     ahead: usize,
 ) -> Result<(), Failure> {
-    let many = wanted.devices.len();
+    let (many, queue) = (wanted.devices.len(), wanted.request.queue());
     let left_alone = queue::stalled_head::alone(
+        || queue::head(probe, queue),
         || Ok(wanted.availability(probe)?.free),
         many,
         queue::stalled_head::ALONE,

@@ -25,6 +25,6 @@ pub use patience::Patience;
 pub use progress::Progress;
 pub use retry_schedule::Availability;
 pub use search::{Search, availability, past_stopped_keeper};
-pub use ticket::{Ticket, taken_by, waiting};
+pub use ticket::{Ticket, head, taken_by, waiting};
 pub use waiter::{NotServed, Seeker, Tried, Waiter};
 pub use wanted::waiting_beside;

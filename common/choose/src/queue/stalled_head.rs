@@ -14,17 +14,20 @@ const PAUSE: Duration = Duration::from_millis(1);
 /// so are those of the head.
 const LOOK: Duration = Duration::from_millis(10);
 
-/// Asks for the devices with room for `time`, or longer on a busy machine, and gives those that had room at every look. Stops
-/// with none as soon as they are fewer than `wanted`.
+/// Asks for the devices with room for `time`, or longer on a busy machine, and gives those that had
+/// room at every look. Stops with none as soon as they are fewer than `wanted`, and as soon as
+/// `head` is another one: in a queue that moves each new head takes one device and tries no other.
 ///
 /// # Errors
 ///
-/// That of `availability`.
+/// Those of `head` and `availability`.
 pub fn alone(
+    head: impl Fn() -> Result<Option<i64>, Failure>,
     mut availability: impl FnMut() -> Result<Vec<Uuid>, Failure>,
     wanted: usize,
     time: Duration,
 ) -> Result<Vec<Uuid>, Failure> {
+    let first = head()?;
     let mut alone = availability()?;
     let (mut looked, mut counted) = (Instant::now(), Duration::ZERO);
     while alone.len() >= wanted.max(1) {
@@ -33,6 +36,9 @@ pub fn alone(
         }
         std::thread::sleep(PAUSE);
         let now = availability()?;
+        if head()? != first {
+            break;
+        }
         alone.retain(|uuid| now.contains(uuid));
         counted += looked.elapsed().min(LOOK);
         looked = Instant::now();
@@ -42,6 +48,8 @@ pub fn alone(
 
 #[cfg(test)]
 mod tests {
+    use std::cell::RefCell;
+
     use super::*;
 
     #[test]
@@ -60,7 +68,10 @@ mod tests {
                 both.clone()
             })
         };
-        assert_eq!(alone(&mut tried_once, 1, time), Ok(one.clone()));
+        assert_eq!(
+            alone(|| Ok(None), &mut tried_once, 1, time),
+            Ok(one.clone())
+        );
         looks = 0;
         let tried_once = || {
             looks += 1;
@@ -71,7 +82,7 @@ mod tests {
             })
         };
         assert_eq!(
-            alone(tried_once, 2, time),
+            alone(|| Ok(None), tried_once, 2, time),
             Ok(Vec::new()),
             "fewer than are wanted"
         );
@@ -86,7 +97,32 @@ mod tests {
             std::thread::sleep(5 * LOOK);
             Ok(vec![uuid.clone()])
         };
-        assert_eq!(alone(seldom, 1, 4 * LOOK), Ok(vec![uuid.clone()]));
+        assert_eq!(
+            alone(|| Ok(Some(7)), seldom, 1, 4 * LOOK),
+            Ok(vec![uuid.clone()])
+        );
         assert_eq!(looks, 5);
+    }
+
+    #[test]
+    fn a_queue_that_moves_has_no_stalled_head() {
+        let uuid = Uuid::parse("MIG-0d1e2f30-1111-5222-8333-444455556666").unwrap();
+        for (later, expected) in [
+            (Some(1), vec![uuid.clone()]),
+            (Some(2), vec![]),
+            (None, vec![]),
+        ] {
+            let heads = RefCell::new(vec![later, Some(1)]);
+            let head = || {
+                let mut heads = heads.borrow_mut();
+                Ok(if heads.len() > 1 {
+                    heads.pop().flatten()
+                } else {
+                    later
+                })
+            };
+            let free = || Ok(vec![uuid.clone()]);
+            assert_eq!(alone(head, free, 1, 2 * PAUSE), Ok(expected));
+        }
     }
 }

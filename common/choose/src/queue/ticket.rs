@@ -85,6 +85,12 @@ impl Ticket {
         }
     }
 
+    /// The first number before this one: as long as it is the same, its waiter is the head.
+    pub(crate) fn head(&self) -> Result<Option<i64>, Failure> {
+        self.below()
+            .map_or(Ok(None), |below| first(&self.own, below))
+    }
+
     /// How many wait before this one, as far as it matters for the next look: one question
     /// tells, since the kernel answers with the lock that was set first (a lock of a new
     /// description comes last in its list: fs/locks.c, posix_lock_inode), and those who left
@@ -93,14 +99,14 @@ impl Ticket {
         let Some(below) = self.below() else {
             return Ok(0);
         };
-        let Some(first) = self.own.tentative(below)? else {
+        let Some(first) = first(&self.own, below)? else {
             return Ok(0);
         };
         if self.looks.is_multiple_of(COUNTED_AGAIN) {
             self.place = count(&self.own, Some(below), FAR)?;
         }
         self.looks = self.looks.wrapping_add(1);
-        let apart = usize::try_from(below.end() - first.start()).unwrap_or(FAR);
+        let apart = usize::try_from(below.end() - first).unwrap_or(FAR);
         self.place = self.place.min(apart).max(1);
         Ok(self.place)
     }
@@ -178,6 +184,20 @@ fn bisect(
 pub fn waiting(probe: &OfdLock, queue: Option<u32>) -> Result<usize, Failure> {
     let numbers = queue.map_or_else(layout::all_tickets, layout::ticket_range);
     count(probe, Some(numbers), MOST)
+}
+
+/// The number of the waiter that is the first of a queue; none if no call waits there.
+///
+/// # Errors
+///
+/// The lock file cannot be read.
+pub fn head(probe: &OfdLock, queue: u32) -> Result<Option<i64>, Failure> {
+    first(probe, layout::ticket_range(queue))
+}
+
+/// The number that was locked first, of those in `numbers`.
+fn first(probe: &OfdLock, numbers: Range) -> Result<Option<i64>, Failure> {
+    Ok(probe.tentative(numbers)?.map(|first| first.start()))
 }
 
 /// The failure of a call that does not wait while so many do.

@@ -246,7 +246,8 @@ impl<'l, S: Seeker> Waiter<'l, S> {
             }
             Ok(seeker.availability(probe)?.free)
         };
-        let alone = stalled_head::alone(free, wanted, stalled_head::ALONE * place)?;
+        let time = stalled_head::ALONE * place;
+        let alone = stalled_head::alone(|| ticket.head(), free, wanted, time)?;
         if alone.is_empty() {
             return Ok(None);
         }

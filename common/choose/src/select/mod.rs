@@ -179,6 +179,7 @@ impl Selection<'_, '_> {
         inventory: &Inventory,
     ) -> Result<Vec<Uuid>, Failure> {
         queue::stalled_head::alone(
+            || queue::head(probe, self.request.queue()),
             || {
                 let pool = self.request.filter.pool(inventory);
                 Ok(queue::availability(probe, self.request, pool)?.free)
