@@ -13,7 +13,7 @@ use rustix::process::{Pid, Signal, kill_process, pidfd_send_signal};
 use crate::holder::exit_watch::pidfd;
 
 /// How long the holders may take to end.
-const PATIENCE: Duration = Duration::from_secs(2);
+const PATIENCE: Duration = Duration::from_secs(5);
 /// How long holders are searched for while some of them cannot be read.
 const SEARCH: Duration = Duration::from_secs(10);
 const PAUSE: Duration = Duration::from_millis(1);
