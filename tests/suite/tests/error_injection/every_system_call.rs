@@ -161,7 +161,7 @@ fn torture(name: &str, command: fn(&Sandbox) -> Command, judge: Judge, roles: &[
         // and that is what a node without a driver looks like.
         let library = sandbox.text("lib/libnvidia-ml.so.1");
         sandbox.set_settings(&format!(
-            "linger = '50ms'\nnvml_timeout = 3\nlibrary = {library:?}"
+            "linger = '50ms'\nnvml_timeout = 10\nlibrary = {library:?}"
         ));
         wrap(&sandbox, "opt", "app", "probe");
         sandbox

@@ -14,8 +14,8 @@ fn first_come_first_served_across_users_and_commands() {
     let first = blocker(&sandbox);
     let waiters = (0..8_u32).map(|number| {
         let tag = number.to_string();
-        let program = format!("sim-cuda --run 0.05 --tag {tag}");
-        let script = format!("d=$(getgpu -w 60) && CUDA_VISIBLE_DEVICES=$d {program}");
+        let program = format!("sim-cuda --run 0.5 --tag {tag}");
+        let script = format!("d=$(getgpu -w 60 --for 20) && CUDA_VISIBLE_DEVICES=$d {program}");
         let command = match number % 2 {
             0 => leased(&sandbox, &tag, "0.05"),
             _ => sandbox.shell("bash", &script),

@@ -113,7 +113,7 @@ fn passes(file: &str) -> Option<Sandbox> {
     let pytest = "-m pytest -q -rs -p no:cacheprovider";
     let line = format!("{variables} {} {pytest}", python.display());
     let command = sandbox.words(&line).args([tests.join(file)]);
-    let outcome = command.limit(Duration::from_secs(600)).run();
+    let outcome = command.limit(Duration::from_secs(1800)).run();
     let said = [&*outcome.stdout, &outcome.stderr].concat();
     assert_eq!(outcome.code(), Some(0), "{said}");
     for line in outcome.stdout.lines() {
