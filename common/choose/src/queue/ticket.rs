@@ -197,7 +197,7 @@ pub fn head(probe: &OfdLock, queue: u32) -> Result<Option<i64>, Failure> {
 
 /// The number that was locked first, of those in `numbers`.
 fn first(probe: &OfdLock, numbers: Range) -> Result<Option<i64>, Failure> {
-    Ok(probe.tentative(numbers)?.map(|first| first.start()))
+    Ok(probe.tentative(numbers)?.map(Range::start))
 }
 
 /// The failure of a call that does not wait while so many do.
