@@ -92,10 +92,7 @@ impl<'a> HeldLock<'a> {
 
 #[cfg(test)]
 mod tests {
-    use std::os::unix::fs::PermissionsExt;
     use std::time::{Duration, Instant};
-
-    use getgpu_lock::LockFile;
 
     use super::*;
 
@@ -103,20 +100,17 @@ mod tests {
     /// those that they could have.
     #[test]
     fn the_mark_is_beside_what_ends() {
-        let private = std::fs::Permissions::from_mode(0o755);
-        let directory = tempfile::Builder::new().permissions(private).tempdir();
-        let directory = directory.unwrap();
-        let path = directory.path().join("lock");
-        let lock_file = LockFile::find(Some(path), None).unwrap();
+        let file = tempfile::NamedTempFile::new().unwrap();
+        let open = || OfdLock::new(file.reopen().unwrap().into());
         let args =
             HolderArgs::parse(["MIG-0d1e2f30-1111-5222-8333-444455556666", "caller=1(init)"])
                 .unwrap();
         let span = Span::of(&args.devices[0]);
-        let probe = lock_file.open().unwrap();
+        let probe = open();
         let marks = [span.lingering(), span.inner_lingering()];
         let marked = || marks.map(|region| probe.conflict(region).unwrap().is_some());
         for inside in [false, true] {
-            let lock = lock_file.open().unwrap();
+            let lock = open();
             assert!(lock.try_read(span.reservation()).unwrap());
             if inside {
                 assert!(lock.try_read(span.inner_reservation()).unwrap());

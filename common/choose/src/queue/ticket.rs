@@ -79,10 +79,7 @@ impl Ticket {
 
     /// Whether no waiter is before this one.
     pub(crate) fn is_head(&self) -> Result<bool, Failure> {
-        match self.below() {
-            Some(below) => Ok(self.own.tentative(below)?.is_none()),
-            None => Ok(true),
-        }
+        Ok(self.head()?.is_none())
     }
 
     /// The first number before this one: as long as it is the same, its waiter is the head.

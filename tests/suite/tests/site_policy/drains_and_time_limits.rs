@@ -9,7 +9,7 @@ use harness::{Outcome, Sandbox, wait};
 #[test]
 fn a_hold_and_a_wait_last_no_longer_than_the_site_allows() {
     let root = nix::unistd::geteuid().is_root();
-    // A wait as long as the site allows is over before the hold, on a busy machine, too.
+    // The hold outlasts the longest wait that the site allows, even on a busy machine.
     let script = "getgpu --hold >/dev/null; getgpu --wait; echo $?; \
         until getgpu --wait=1h; do :; done; echo 0; sleep 60";
     // Root is exempt from max_per_user alone; it may hold without end by --hold=0.
