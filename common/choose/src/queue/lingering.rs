@@ -1,12 +1,16 @@
-//! Reservations that are about to end: those whose holders show that their last program
-//! has exited. A call that finds too few free devices waits for these, so that a loop of
-//! short programs goes on although no reservation is handed from one call to the next.
+//! Reservations that are about to end: those whose last program has exited, as their
+//! holders show or the kernel shows of these. A call that finds too few free devices waits
+//! for these, so that a loop of short programs goes on although no reservation is handed
+//! from one call to the next.
 
 use std::time::Duration;
 
 use crate::choice::device_claim;
 use crate::request::Request;
-use getgpu_linux::procfs::namespaces;
+use getgpu_linux::{
+    Stat,
+    procfs::{fdinfo, namespaces},
+};
 use getgpu_lock::{
     HolderArgs, HolderProcess, Level, LockFile, OfdLock, Side, Span, holders, occupancy,
     ownership_proof,
@@ -15,8 +19,8 @@ use getgpu_model::{Device, Failure, Inventory, Units};
 
 /// How much longer than `linger` a call waits for a lingering reservation.
 pub const MARGIN: Duration = Duration::from_millis(500);
-/// How long a call waits for a plain reservation of its user, and for one that is held for a
-/// process that has exited: the holder may be about to notice that exit.
+/// How long a call waits for a plain reservation of its user that does not linger: its holder
+/// may be about to see a program for the first time, or one that exits.
 pub(crate) const NOTICE: Duration = Duration::from_millis(300);
 
 /// Whether devices are about to become free.
@@ -44,14 +48,22 @@ pub(crate) fn prospect(
     if is_enough(probe, request, inventory, &marked)? {
         return Ok(Prospect::Lingering);
     }
-    let uid = nix::unistd::geteuid().as_raw();
-    let soon = ownership_proof::reservations(lock_file, Some(uid), &may_end_soon);
-    let own = |device: &Device| {
-        let own = own_units(lock_file, request.level(), &soon, device);
-        Ok(marked(device)?.union(&own))
-    };
-    if !soon.is_empty() && is_enough(probe, request, inventory, &own)? {
-        return Ok(Prospect::Possible);
+    let soon = own_that_may_end_soon(lock_file);
+    let outlived = soon
+        .iter()
+        .filter(|holder| has_outlived_its_programs(holder));
+    let outlived = outlived.cloned().collect::<Vec<_>>();
+    for (own, prospect) in [
+        (&outlived, Prospect::Lingering),
+        (&soon, Prospect::Possible),
+    ] {
+        let leaving = |device: &Device| {
+            let own = own_units(lock_file, request.level(), own, device);
+            Ok(marked(device)?.union(&own))
+        };
+        if !own.is_empty() && is_enough(probe, request, inventory, &leaving)? {
+            return Ok(prospect);
+        }
     }
     Ok(Prospect::None)
 }
@@ -67,8 +79,7 @@ pub(crate) fn prospect_within_limit(
     probe: &OfdLock,
     inventory: &Inventory,
 ) -> Result<Prospect, Failure> {
-    let uid = nix::unistd::geteuid().as_raw();
-    let host_uid = namespaces::host_uid(uid);
+    let host_uid = namespaces::host_uid(nix::unistd::geteuid().as_raw());
     for device in &inventory.devices {
         let span = Span::of(&device.uuid);
         if !marked_units(probe, Level::Outer, device)?.is_empty()
@@ -77,17 +88,34 @@ pub(crate) fn prospect_within_limit(
             return Ok(Prospect::Lingering);
         }
     }
-    let soon = ownership_proof::reservations(lock_file, Some(uid), &may_end_soon);
-    Ok(if soon.is_empty() {
+    let soon = own_that_may_end_soon(lock_file);
+    Ok(if soon.iter().any(has_outlived_its_programs) {
+        Prospect::Lingering
+    } else if soon.is_empty() {
         Prospect::None
     } else {
         Prospect::Possible
     })
 }
 
-/// Whether a reservation may end within [`NOTICE`].
-fn may_end_soon(args: &HolderArgs) -> bool {
-    args.is_plain() || args.is_ending()
+/// The holders of the own user whose reservations may end within [`NOTICE`].
+fn own_that_may_end_soon(lock_file: &LockFile) -> Vec<HolderProcess> {
+    let may_end_soon = |args: &HolderArgs| args.is_plain() || args.is_ending();
+    let uid = nix::unistd::geteuid().as_raw();
+    ownership_proof::reservations(lock_file, Some(uid), &may_end_soon)
+}
+
+/// Whether a holder has waited for processes, and all of them have exited: it notices that as
+/// soon as it has a processor, which on a busy machine takes longer than [`NOTICE`]. Its pidfds
+/// show it (Linux 5.3; before that it has none, and this is false).
+fn has_outlived_its_programs(holder: &HolderProcess) -> bool {
+    let has_exited = |pid: &i32| match *pid {
+        // Of another pid namespace.
+        0 => false,
+        pid => !Stat::read(pid).is_some_and(|stat| stat.alive()),
+    };
+    let awaited = fdinfo::pidfds(&holder.pid.to_string());
+    !awaited.is_empty() && awaited.iter().all(has_exited)
 }
 
 /// Whether as many devices as the request wants have room, some of them only when the

@@ -1,6 +1,6 @@
-//! Proof of who holds a lock: the `lock:` lines of /proc/PID/fdinfo, which only the
-//! process's own user and root may read. Everything on the lock file itself can be taken
-//! by any user; these lines cannot be forged.
+//! What /proc/PID/fdinfo shows of open descriptors, to the process's own user and root
+//! alone. Its `lock:` lines prove who holds a lock: everything on the lock file itself can
+//! be taken by any user, and these lines cannot be forged.
 
 use super::file::{numbers, whole};
 use crate::byte_range::Range;
@@ -26,13 +26,24 @@ pub fn write_locks(pid: &str) -> Vec<OwnLock> {
 }
 
 fn locks(pid: &str, kind: &str) -> Vec<OwnLock> {
+    lines(pid, |line| parse(line, kind))
+}
+
+/// The processes that the pidfds of `pid` stand for (pidfd_open(2)): -1 for one that has
+/// exited and was waited for, 0 for one in another pid namespace; empty if not readable.
+pub fn pidfds(pid: &str) -> Vec<i32> {
+    lines(pid, |line| line.strip_prefix("Pid:")?.trim().parse().ok())
+}
+
+/// What `of_line` finds in the lines of all open descriptors.
+fn lines<T>(pid: &str, of_line: impl Fn(&str) -> Option<T>) -> Vec<T> {
     let all = numbers(&format!("/proc/{pid}/fdinfo")).into_iter();
     let texts = all.filter_map(|number| whole(&format!("/proc/{pid}/fdinfo/{number}")).ok());
     texts
         .flat_map(|text| {
             String::from_utf8_lossy(&text)
                 .lines()
-                .filter_map(|line| parse(line, kind))
+                .filter_map(&of_line)
                 .collect::<Vec<_>>()
         })
         .collect()

@@ -7,7 +7,8 @@ use std::time::{Duration, Instant};
 
 use getgpu_tests::{all_at_once, as_other_user, bytes, free_again, line_of};
 use getgpu_tests::{nobody_gets_one_before_the_end, somebody};
-use harness::{Sandbox, wait};
+use harness::{Sandbox, Signal, wait};
+use nix::sys::signal::kill;
 
 /// The devices on which programs ran, in order.
 pub(crate) fn ran_on(sandbox: &Sandbox) -> Vec<String> {
@@ -183,6 +184,39 @@ fn a_call_waits_for_what_lingers_and_for_nothing_else() {
     assert!(began.elapsed() >= Duration::from_secs(2));
     sandbox.file("work/end", "", 0o644);
     shell.wait().exits(0);
+}
+
+/// A holder notices the end of its program late on a busy machine: as late as it likes, by a
+/// signal. Its user's next call waits meanwhile as for one that lingers.
+#[test]
+fn an_end_that_the_holder_has_not_noticed_is_waited_for() {
+    let sandbox = Sandbox::new("h200x1");
+    let script = "CUDA_VISIBLE_DEVICES=$(getgpu) sim-cuda --until-file end; : >over; read x";
+    let (reader, writer) = nix::unistd::pipe2(nix::fcntl::OFlag::O_CLOEXEC).unwrap();
+    let shell = sandbox.shell("bash", script).stdin(reader).spawn();
+    wait::until("it is reserved", || sandbox.holders().len() == 1);
+    let holder = nix::unistd::Pid::from_raw(sandbox.holders()[0].pid);
+    let is_pidfd = |file: std::fs::DirEntry| {
+        std::fs::read_to_string(file.path()).is_ok_and(|text| text.contains("\nPid:"))
+    };
+    let open = || std::fs::read_dir(format!("/proc/{holder}/fdinfo")).unwrap();
+    wait::until("its program is waited for", || {
+        open().flatten().any(is_pidfd)
+    });
+    let full = "no free device: 1 of 1 in use (reserved 1)";
+    sandbox.words("getgpu").run().refuses(1, full);
+    kill(holder, Signal::SIGSTOP).unwrap();
+    sandbox.file("work/end", "", 0o644);
+    sandbox.until_file("work/over");
+    let refused = sandbox.words("getgpu").run();
+    refused.refuses(1, full);
+    assert!(refused.elapsed >= Duration::from_secs(2), "{refused:#?}");
+    let next = sandbox.words("getgpu").spawn();
+    wait::until("it waits", || getgpu_tests::listing::waiting(&sandbox) == 1);
+    kill(holder, Signal::SIGCONT).unwrap();
+    assert_eq!(next.wait().line(), sandbox.uuids()[0]);
+    drop(writer);
+    shell.wait();
 }
 
 /// Waits until the holder of a device shows on the lock whether its programs have exited.
