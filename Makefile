@@ -59,10 +59,14 @@ check: ## the tests that need nothing but cargo, 4 minutes
 	$(TEST) -p getgpu-tests $(themes:%=--test %) -- $(at_once)
 	tests/skipped.sh $(skipped)
 
+# With APART, a list of themes, all tests but these.
+apart = $(filter-out $(APART),$(notdir $(wildcard tests/suite/tests/*)))
+
 check-all: ## all tests
 	$(CARGO) build --workspace --locked
 	rm -f $(skipped)
-	$(TEST) --workspace -- $(at_once)
+	$(TEST) --workspace --exclude getgpu-tests -- $(at_once)
+	$(TEST) -p getgpu-tests --lib $(apart:%=--test %) -- $(at_once)
 	tests/skipped.sh $(skipped)
 
 # The modules of the suite whose tests have a full size.

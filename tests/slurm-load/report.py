@@ -117,6 +117,9 @@ for line in (root / "quiet").read_text().splitlines():
     times[f"{partition}, quiet"].append(int(value))
 for name, values in sorted(times.items()):
     print(f"| {name} | {len(values)} | {statistics.median(values):.0f} | {max(values)} |")
-failed_hooks = [line for line in drained if re.search("Prolog|Epilog", line)]
+# slurmd gives this reason too when its own message about the prolog is lost: then its log names no hook that failed.
+logs = [(root / "log" / node).read_text(errors="replace") for node in numbers]
+hooks_failed = any(re.search("(pro|epi)log failed", log) for log in logs)
+failed_hooks = hooks_failed and [line for line in drained if re.search("Prolog|Epilog", line)]
 # What a killed slurmd takes with it says nothing; without disturbances every job has what it was promised.
 sys.exit(bool(foreign or doubled or shared or kept or failed_hooks or (short and not disturbed)))
