@@ -191,9 +191,11 @@ pub fn end(status: i32) -> ! {
 /// Whether so many bytes can be allocated. Without them a program would be aborted in the
 /// middle of something (setrlimit(2), RLIMIT_AS).
 pub(crate) fn memory_is_left(bytes: usize) -> bool {
+    // The optimizer takes an allocation that is only given back for one that succeeds, unless
+    // it cannot know that.
     // SAFETY: what malloc(3) gives is given back, and not used.
     unsafe {
-        let memory = libc::malloc(bytes);
+        let memory = std::hint::black_box(libc::malloc(bytes));
         let left = !memory.is_null();
         libc::free(memory);
         left

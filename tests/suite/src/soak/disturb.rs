@@ -23,7 +23,8 @@ pub(crate) struct Kind {
     /// What is done, after one launch of so many.
     pub(crate) act: fn(&mut Soak),
     pub(crate) one_in: u64,
-    /// A limit that launches run under, by its letter for bash, and its range.
+    /// A limit that launches run under, by its letter for bash, and its range; of the address
+    /// space what is beyond that with which the kernel can execute getgpu.
     pub(crate) limit: Option<(char, u64, u64)>,
     /// Statuses that it may cause, with a line that says so.
     pub(crate) statuses: &'static [i32],
@@ -62,7 +63,7 @@ pub(crate) const KINDS: [Kind; 8] = [
         signal: Some(9), others_speak: true, ..CALM },
     Kind { name: "foreign", act: |soak| soak.lock_ranges(), one_in: 4, ..CALM },
     limited("processes", 'u', 0, 6),
-    limited("space", 'v', 9500, 14_000),
+    limited("space", 'v', 0, 13_000),
 ];
 
 impl Kind {

@@ -51,6 +51,8 @@ pub(crate) struct Traffic {
     program: PathBuf,
     hook: PathBuf,
     root: bool,
+    /// The KiB of address space below which the kernel kills getgpu in its execve(2).
+    least_space: u64,
 }
 
 impl Traffic {
@@ -65,6 +67,7 @@ impl Traffic {
             program,
             hook: crate::hooked::hook(sandbox),
             root: nix::unistd::geteuid().is_root(),
+            least_space: least_space(sandbox),
         }
     }
 
@@ -82,6 +85,11 @@ impl Traffic {
             .replace("ARGS", &format!("--init 20ms --run {time}ms --tag"))
             .replace('#', &self.launches.to_string());
         let limit = kind.limit.map_or(String::new(), |(letter, least, range)| {
+            let least = if letter == 'v' {
+                self.least_space
+            } else {
+                least
+            };
             let limit = least + self.random.below(range);
             format!("ulimit -S -{letter} {limit}; ")
         });
@@ -104,6 +112,15 @@ impl Traffic {
         }
         (way, command)
     }
+}
+
+fn least_space(sandbox: &Sandbox) -> u64 {
+    let starts = |kib: &u64| {
+        let script = format!("ulimit -S -v {kib}; exec getgpu --version");
+        sandbox.shell("bash", &script).run().signal().is_none()
+    };
+    let least = (1..).map(|step| 64 * step).find(starts);
+    least.expect("an endless range")
 }
 
 /// How a launch ended (done, none free, refused, killed), or what is wrong with it.

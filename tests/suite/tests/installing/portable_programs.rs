@@ -1,7 +1,9 @@
 //! `make portable`: programs for glibc 2.28 and newer (RHEL 8), and packages of them. Needs
-//! cargo-zigbuild and zig, and builds for release: about 90 s on 2 processors.
+//! cargo-zigbuild and zig, and builds for release: about 90 s on 2 processors. These are the
+//! only optimized programs of the tests, so what an optimizer could take out is tried here.
 
 use std::path::Path;
+use std::process::Command;
 
 use getgpu_tests::packages::{PROGRAMS, TOP, alone, glibc, live, live_clean, make, run};
 use harness::skip::{Need, lacks};
@@ -14,12 +16,30 @@ const TARGET: &str = "x86_64-unknown-linux-gnu.2.28";
 
 /// Whether there is zig, in either of the two forms that cargo-zigbuild knows.
 fn lacks_zig() -> bool {
-    let module = std::process::Command::new("python3")
+    let module = Command::new("python3")
         .args(["-m", "ziglang", "version"])
         .output();
     let module = module.is_ok_and(|output| output.status.success());
     lacks(&[Need::Tool("cargo-zigbuild"), Need::Tool("make")])
         || (!module && lacks(&[Need::Tool("zig")]))
+}
+
+/// With whatever address space, in KiB, `program` works, or says that it is too little; only the
+/// kernel and the loader give up in their own way.
+fn says_where_memory_ends(program: &str) {
+    if lacks(&[Need::Tool("prlimit")]) {
+        return;
+    }
+    let said = (1 << 10..32 << 10).step_by(64).filter(|kib| {
+        let limit = format!("--as={}", kib << 10);
+        let mut prlimit = Command::new("prlimit");
+        let outcome = prlimit.args([&limit, program, "--version"]).output();
+        let outcome = outcome.expect("prlimit runs");
+        let said = String::from_utf8_lossy(&outcome.stderr);
+        assert!(!said.contains("memory allocation"), "{kib} KiB: {said}");
+        said.contains("not enough memory to start in")
+    });
+    assert!(said.count() > 0, "{program} never has too little memory");
 }
 
 /// A .deb asks for that glibc and no newer one.
@@ -94,6 +114,7 @@ fn portable_programs_and_packages_ask_for_glibc_2_28_at_most() {
         );
         let version = format!("{name} {}\n", env!("CARGO_PKG_VERSION"));
         assert_eq!(run(&program, &["--version"]), version);
+        says_where_memory_ends(&program);
     }
     let room = tempfile::tempdir().unwrap();
     deb(&programs, room.path());
