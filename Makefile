@@ -77,7 +77,7 @@ check-gpu: ## what a real driver and GPU show, to be sent with a report
 	$(CARGO) build --workspace --locked
 	tests/gpu/check.sh $(target)/debug
 
-# The tests that have a full size, in it, as root: tests/PROOF.md says what each shows. About 40 minutes on 2 processors.
+# The tests that have a full size, in it, as root: tests/PROOF.md says what each shows.
 torture: ## tests in their full size, as root, some hours
 	$(CARGO) build --workspace --locked
 	TORTURE=full $(CARGO) test -p getgpu-tests --locked --no-fail-fast --test throughput --test leases --test security --test nvml_faults -- $(hard) --nocapture --test-threads 1
