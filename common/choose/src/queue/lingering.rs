@@ -109,11 +109,8 @@ fn own_that_may_end_soon(lock_file: &LockFile) -> Vec<HolderProcess> {
 /// soon as it has a processor, which on a busy machine takes longer than [`NOTICE`]. Its pidfds
 /// show it (Linux 5.3; before that it has none, and this is false).
 fn has_outlived_its_programs(holder: &HolderProcess) -> bool {
-    let has_exited = |pid: &i32| match *pid {
-        // Of another pid namespace.
-        0 => false,
-        pid => !Stat::read(pid).is_some_and(|stat| stat.alive()),
-    };
+    // One that cannot be looked at (hidepid, another pid namespace) may still run.
+    let has_exited = |pid: &i32| *pid < 0 || Stat::read(*pid).is_some_and(|stat| !stat.alive());
     let awaited = fdinfo::pidfds(&holder.pid.to_string());
     !awaited.is_empty() && awaited.iter().all(has_exited)
 }
