@@ -19,16 +19,17 @@ fn the_callers_processes_are_read_unless_they_are_known_to_be_the_same() {
     }
 }
 
-/// What has the device in an argument may be about to start the next program on it.
+/// What has the device in an argument may be about to start the next program on it. The device is
+/// this run's own: a holder looks at all processes of its user.
 #[test]
 fn what_an_argument_kept_lingers_when_that_is_gone() {
     let own = Stat::read(std::process::id() as i32).unwrap();
-    let uuid = "MIG-0d1e2f30-1111-5222-8333-444455559999";
+    let uuid = &format!("MIG-0d1e2f30-1111-5222-8333-4444{:08x}", own.pid);
     let caller = [
         format!("caller={}(test)", own.pid),
         format!("start={}", own.start),
     ];
-    let args = HolderArgs::parse([uuid, &caller[0], &caller[1]]).unwrap();
+    let args = HolderArgs::parse([uuid.as_str(), &caller[0], &caller[1]]).unwrap();
     let file = File::open("/dev/null").unwrap();
     let lock = HeldLock::new(&args, OfdLock::new(file.into()));
     let linger = Duration::from_millis(500);

@@ -59,12 +59,15 @@ fn the_children_of_a_reused_process_number_are_not_noted() {
 }
 
 /// The child would be met by a later look at the next few of all processes, and may have
-/// ended before.
+/// ended before. The device is this run's own: all processes of the user are looked at.
 #[test]
 fn a_program_that_is_met_is_looked_at_with_its_descendants() {
-    let uuid = "MIG-0d1e2f30-1111-5222-8333-444455557777";
+    let uuid = &format!("MIG-0d1e2f30-1111-5222-8333-5555{:08x}", std::process::id());
     let script = "env -u CUDA_VISIBLE_DEVICES /bin/sleep 60 & echo >&2; wait";
-    let variables = [("CUDA_VISIBLE_DEVICES", uuid), ("PATH", "/usr/bin:/bin")];
+    let variables = [
+        ("CUDA_VISIBLE_DEVICES", uuid.as_str()),
+        ("PATH", "/usr/bin:/bin"),
+    ];
     let parent = Process::start("sh", &["sh", "-c", script], &variables);
     scan(uuid, |scanner| {
         let own = Stat::read(std::process::id() as i32).unwrap();
