@@ -190,10 +190,19 @@ fn a_call_waits_for_what_lingers_and_for_nothing_else() {
 /// signal. Its user's next call waits meanwhile as for one that lingers.
 #[test]
 fn an_end_that_the_holder_has_not_noticed_is_waited_for() {
-    let sandbox = Sandbox::new("h200x1");
+    let full = "no free device: 1 of 1 in use (reserved 1)";
+    let limit = "you hold 1 of at most 1: MIG-";
+    for (node, settings, refusal) in [("h200x1", "", full), ("mig4", "max_per_user = 1", limit)] {
+        an_unnoticed_end_is_waited_for(&Sandbox::with(node, settings), refusal);
+    }
+}
+
+/// With a user that has all devices the user may have.
+fn an_unnoticed_end_is_waited_for(sandbox: &Sandbox, refusal: &str) {
+    let getgpu = || as_other_user(sandbox.words("getgpu"));
     let script = "CUDA_VISIBLE_DEVICES=$(getgpu) sim-cuda --until-file end; : >over; read x";
     let (reader, writer) = nix::unistd::pipe2(nix::fcntl::OFlag::O_CLOEXEC).unwrap();
-    let shell = sandbox.shell("bash", script).stdin(reader).spawn();
+    let shell = as_other_user(sandbox.shell("bash", script).stdin(reader)).spawn();
     wait::until("it is reserved", || sandbox.holders().len() == 1);
     let holder = nix::unistd::Pid::from_raw(sandbox.holders()[0].pid);
     let is_pidfd = |file: std::fs::DirEntry| {
@@ -203,18 +212,16 @@ fn an_end_that_the_holder_has_not_noticed_is_waited_for() {
     wait::until("its program is waited for", || {
         open().flatten().any(is_pidfd)
     });
-    let full = "no free device: 1 of 1 in use (reserved 1)";
-    sandbox.words("getgpu").run().refuses(1, full);
+    getgpu().run().refuses(1, refusal);
     kill(holder, Signal::SIGSTOP).unwrap();
     sandbox.file("work/end", "", 0o644);
     sandbox.until_file("work/over");
-    let refused = sandbox.words("getgpu").run();
-    refused.refuses(1, full);
+    let refused = getgpu().run();
+    refused.refuses(1, refusal);
     assert!(refused.elapsed >= Duration::from_secs(2), "{refused:#?}");
-    let next = sandbox.words("getgpu").spawn();
-    wait::until("it waits", || getgpu_tests::listing::waiting(&sandbox) == 1);
+    let next = getgpu().spawn();
     kill(holder, Signal::SIGCONT).unwrap();
-    assert_eq!(next.wait().line(), sandbox.uuids()[0]);
+    assert!(sandbox.uuids().contains(&next.wait().line()));
     drop(writer);
     shell.wait();
 }
