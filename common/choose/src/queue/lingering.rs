@@ -21,7 +21,10 @@ use getgpu_model::{Device, Failure, Inventory, Units};
 pub const MARGIN: Duration = Duration::from_millis(500);
 /// How long a call waits for a plain reservation of its user that does not linger: its holder
 /// may be about to see a program for the first time, or one that exits.
-pub(crate) const NOTICE: Duration = Duration::from_millis(300);
+const NOTICE: Duration = Duration::from_millis(300);
+/// How long it waits for one whose holder has not noticed yet that its programs have exited: on a
+/// busy machine that takes its time, and one that was stopped never does.
+const UNNOTICED: Duration = Duration::from_millis(2500);
 
 /// Whether devices are about to become free.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -29,8 +32,32 @@ pub(crate) enum Prospect {
     None,
     /// Reservations of the own user might begin to linger within [`NOTICE`].
     Possible,
+    /// Reservations of the own user, as many as are needed, might begin to linger as soon as their
+    /// holders have a processor.
+    Unnoticed,
     /// Enough reservations linger.
     Lingering,
+}
+
+impl Prospect {
+    /// How long a call waits for it, where reservations outlast their programs by `linger`.
+    pub(crate) fn time(self, linger: Duration) -> Duration {
+        match self {
+            Self::None => Duration::ZERO,
+            Self::Possible => NOTICE,
+            Self::Unnoticed => UNNOTICED,
+            Self::Lingering => linger + MARGIN,
+        }
+    }
+
+    /// How often it waits for such a time again, if reservations linger when that has passed.
+    pub(crate) fn extensions(self) -> u32 {
+        match self {
+            Self::None => 0,
+            Self::Possible => 2,
+            Self::Unnoticed | Self::Lingering => 1,
+        }
+    }
 }
 
 /// Whether the request could be served as soon as lingering reservations have ended.
@@ -48,24 +75,23 @@ pub(crate) fn prospect(
     if is_enough(probe, request, inventory, &marked)? {
         return Ok(Prospect::Lingering);
     }
-    let soon = own_that_may_end_soon(lock_file);
-    let outlived = soon
-        .iter()
-        .filter(|holder| has_outlived_its_programs(holder));
-    let outlived = outlived.cloned().collect::<Vec<_>>();
-    for (own, prospect) in [
-        (&outlived, Prospect::Lingering),
-        (&soon, Prospect::Possible),
-    ] {
+    let with = |own: &[HolderProcess]| {
         let leaving = |device: &Device| {
             let own = own_units(lock_file, request.level(), own, device);
             Ok(marked(device)?.union(&own))
         };
-        if !own.is_empty() && is_enough(probe, request, inventory, &leaving)? {
-            return Ok(prospect);
-        }
+        Ok::<_, Failure>(!own.is_empty() && is_enough(probe, request, inventory, &leaving)?)
+    };
+    let mut own = own_that_may_end_soon(lock_file, request.level());
+    if !with(&own)? {
+        return Ok(Prospect::None);
     }
-    Ok(Prospect::None)
+    own.retain(has_outlived_its_programs);
+    Ok(if with(&own)? {
+        Prospect::Unnoticed
+    } else {
+        Prospect::Possible
+    })
 }
 
 /// The same for a user who holds as many devices as the site allows: only the user's own
@@ -88,9 +114,9 @@ pub(crate) fn prospect_within_limit(
             return Ok(Prospect::Lingering);
         }
     }
-    let soon = own_that_may_end_soon(lock_file);
+    let soon = own_that_may_end_soon(lock_file, Level::Outer);
     Ok(if soon.iter().any(has_outlived_its_programs) {
-        Prospect::Lingering
+        Prospect::Unnoticed
     } else if soon.is_empty() {
         Prospect::None
     } else {
@@ -98,16 +124,30 @@ pub(crate) fn prospect_within_limit(
     })
 }
 
-/// The holders of the own user whose reservations may end within [`NOTICE`].
-fn own_that_may_end_soon(lock_file: &LockFile) -> Vec<HolderProcess> {
+/// The holders of the own user whose reservations may end within [`NOTICE`], and free something
+/// on this level then: those inside a reservation hold its device for that one, which stays.
+fn own_that_may_end_soon(lock_file: &LockFile, level: Level) -> Vec<HolderProcess> {
     let may_end_soon = |args: &HolderArgs| args.is_plain() || args.is_ending();
     let uid = nix::unistd::geteuid().as_raw();
-    ownership_proof::reservations(lock_file, Some(uid), &may_end_soon)
+    let mut own = ownership_proof::reservations(lock_file, Some(uid), &may_end_soon);
+    if level == Level::Outer {
+        own.retain(|holder| !is_inside_another(lock_file, holder));
+    }
+    own
 }
 
-/// Whether a holder has waited for processes, and all of them have exited: it notices that as
-/// soon as it has a processor, which on a busy machine takes longer than [`NOTICE`]. Its pidfds
-/// show it (Linux 5.3; before that it has none, and this is false).
+fn is_inside_another(lock_file: &LockFile, holder: &HolderProcess) -> bool {
+    let locks = ownership_proof::locks_of(holder.pid);
+    holder.args.devices.iter().any(|device| {
+        let inner = Span::of(device).inner_reservation();
+        !ownership_proof::shown_in(&locks, lock_file, inner).is_empty()
+    })
+}
+
+/// Whether a holder waits for processes that have all exited: it notices that as soon as it has a
+/// processor, which on a busy machine takes longer than [`NOTICE`], and may then find other
+/// programs of its reservation. Its pidfds show it, from Linux 5.5; before, an exit that its parent
+/// has noticed is not shown, and this is false.
 fn has_outlived_its_programs(holder: &HolderProcess) -> bool {
     // One that cannot be looked at (hidepid, another pid namespace) may still run.
     let has_exited = |pid: &i32| *pid < 0 || Stat::read(*pid).is_some_and(|stat| !stat.alive());
@@ -162,4 +202,28 @@ fn own_units(
         let locks = ownership_proof::locks_of(holder.pid);
         units.union(&ownership_proof::shown_in(&locks, lock_file, region))
     })
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::queue::private_lock::private_lock;
+
+    /// Its end frees nothing for those outside the reservation that it is inside of.
+    #[test]
+    fn a_reservation_inside_another_shows_both_of_its_ranges() {
+        let (_directory, lock_file) = private_lock();
+        let words = ["MIG-0d1e2f30-1111-5222-8333-444455556666", "caller=1(init)"];
+        let holder = HolderProcess {
+            pid: std::process::id() as i32,
+            start: 0,
+            args: HolderArgs::parse(words).unwrap(),
+        };
+        let span = Span::of(&holder.args.devices[0]);
+        let lock = lock_file.open().unwrap();
+        assert!(lock.try_read(span.reservation()).unwrap());
+        assert!(!is_inside_another(&lock_file, &holder));
+        assert!(lock.try_read(span.inner_reservation()).unwrap());
+        assert!(is_inside_another(&lock_file, &holder));
+    }
 }

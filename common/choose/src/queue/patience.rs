@@ -11,9 +11,8 @@ use getgpu_settings::Wait;
 pub struct Patience {
     /// `None`: without end.
     pub(crate) limit: Option<Duration>,
-    /// When the limit has passed and reservations linger by then, so much longer, each
-    /// once.
-    pub(crate) extensions: Vec<Duration>,
+    /// How often it waits on for reservations that linger when the limit has passed.
+    pub(crate) extensions: u32,
     /// What a caller that did not ask to wait is told when the wait was in vain.
     pub(crate) failure: Option<Failure>,
 }
@@ -22,7 +21,7 @@ impl From<Wait> for Patience {
     fn from(wait: Wait) -> Self {
         Self {
             limit: wait.0,
-            extensions: Vec::new(),
+            extensions: 0,
             failure: None,
         }
     }

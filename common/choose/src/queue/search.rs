@@ -278,13 +278,16 @@ impl Seeker for Search<'_, '_> {
         Instant::now() >= self.relist_at
     }
 
-    fn lingers(&mut self, probe: &OfdLock) -> Result<bool, Failure> {
+    fn extension(&mut self, probe: &OfdLock) -> Result<Duration, Failure> {
         let prospect = if self.may_have_more(probe)? {
             lingering::prospect(self.lock_file, probe, self.request, &self.inventory)?
         } else {
             lingering::prospect_within_limit(self.lock_file, probe, &self.inventory)?
         };
-        Ok(prospect == Prospect::Lingering)
+        Ok(match prospect {
+            Prospect::None | Prospect::Possible => Duration::ZERO,
+            Prospect::Unnoticed | Prospect::Lingering => prospect.time(self.node.settings().linger),
+        })
     }
 
     fn outlook(&self, probe: &OfdLock) -> Outlook {

@@ -69,13 +69,13 @@ pub trait Seeker {
     fn stale(&self) -> bool {
         false
     }
-    /// Whether devices are about to become free, since reservations linger.
+    /// How long to wait on for devices that are about to become free; zero if none are.
     ///
     /// # Errors
     ///
     /// The lock file cannot be read.
-    fn lingers(&mut self, _probe: &OfdLock) -> Result<bool, Failure> {
-        Ok(false)
+    fn extension(&mut self, _probe: &OfdLock) -> Result<Duration, Failure> {
+        Ok(Duration::ZERO)
     }
     /// The devices of which several are kept for this waiter; none where that is no use.
     fn keepable(&self) -> Vec<Uuid> {
@@ -200,11 +200,13 @@ impl<'l, S: Seeker> Waiter<'l, S> {
         if !left.is_zero() {
             return Ok(left);
         }
-        if let Some(extension) = self.patience.extensions.pop()
-            && self.seeker.lingers(&self.probe)?
-        {
-            self.patience.limit = Some(self.progress.waited() + extension);
-            return Ok(extension);
+        if self.patience.extensions > 0 {
+            self.patience.extensions -= 1;
+            let extension = self.seeker.extension(&self.probe)?;
+            if !extension.is_zero() {
+                self.patience.limit = Some(self.progress.waited() + extension);
+                return Ok(extension);
+            }
         }
         let failure = self.patience.failure.take().or_else(|| self.over.take());
         Err(failure.unwrap_or_else(|| self.seeker.in_vain(&self.probe, self.progress.waited())))

@@ -60,8 +60,8 @@ impl Seeker for Script {
         }
         Ok(Tried::Claimed(([1, 2].map(|n| may(&uuid(n))), self.counts)))
     }
-    fn lingers(&mut self, _: &OfdLock) -> Result<bool, Failure> {
-        Ok(self.lingers)
+    fn extension(&mut self, _: &OfdLock) -> Result<Duration, Failure> {
+        Ok(if self.lingers { SELDOM } else { Duration::ZERO })
     }
     fn outlook(&self, _: &OfdLock) -> Outlook {
         Outlook::default()
@@ -151,9 +151,10 @@ fn the_wait_is_extended_only_for_what_lingers() {
             ..Script::default()
         };
         let mut patience = Patience::from(Wait::NO);
-        patience.extensions.push(SELDOM);
+        patience.extensions = 1;
         let mut waiter = waiter(&lock_file, script, patience);
         assert_eq!(waiter.left().is_ok(), lingers);
+        assert_eq!(waiter.patience.extensions, 0);
     }
 }
 

@@ -1,10 +1,8 @@
 //! A call that found nothing free and joins the queue: how long it waits there, and what
 //! it says meanwhile.
 
-use std::time::Duration;
-
 use crate::choice::offer::{Claimed, Rejected};
-use crate::queue::lingering::{self, Prospect};
+use crate::queue::lingering::Prospect;
 use crate::queue::{Patience, Progress, Search, Waiter};
 use crate::request::Request;
 use getgpu_ask::Node;
@@ -53,18 +51,12 @@ impl Queueing {
     }
 
     fn patience(&self, settings: &Settings) -> Patience {
-        let lingering = settings.linger + lingering::MARGIN;
-        // Once more where reservations still linger: on a busy machine those ahead take
-        // their time.
-        let (least, extensions) = match self.prospect {
-            Prospect::None => (Duration::ZERO, Vec::new()),
-            Prospect::Possible => (lingering::NOTICE, vec![lingering; 2]),
-            Prospect::Lingering => (lingering, vec![lingering]),
-        };
+        let least = self.prospect.time(settings.linger);
         let asked = Patience::from(settings.longest_wait());
         Patience {
             limit: asked.limit.map(|limit| limit.max(least)),
-            extensions,
+            // On a busy machine those ahead take their time.
+            extensions: self.prospect.extensions(),
             failure: (!self.asked).then(|| self.failure.clone()),
         }
     }
