@@ -34,9 +34,9 @@ use getgpu_model::exit;
 
 getgpu_linux::package_mark!("cudawrap");
 
-/// What cudawrap needs for itself, in bytes.
+/// What cudawrap and the process that asks NVML for it need, in bytes.
 #[cfg(not(test))]
-const LEAST_MEMORY: usize = 1 << 20;
+const LEAST_MEMORY: usize = 3 << 19;
 
 /// The C entry point (ISO C 5.1.2.2.1). Arguments are taken from the standard library,
 /// which has them from the loader.

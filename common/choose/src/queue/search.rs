@@ -7,8 +7,8 @@ use std::time::{Duration, Instant};
 
 use nix::sys::signal::Signal;
 
-use super::lingering::{self, Prospect};
 use super::outlook::Outlook;
+use super::prospect::Prospect;
 use super::{Availability, NotServed, Seeker, Tried};
 use crate::choice::chooser::Chooser;
 use crate::choice::offer::{ChoiceOutcome, Claimed};
@@ -280,9 +280,9 @@ impl Seeker for Search<'_, '_> {
 
     fn extension(&mut self, probe: &OfdLock) -> Result<Duration, Failure> {
         let prospect = if self.may_have_more(probe)? {
-            lingering::prospect(self.lock_file, probe, self.request, &self.inventory)?
+            Prospect::of(self.lock_file, probe, self.request, &self.inventory)?
         } else {
-            lingering::prospect_within_limit(self.lock_file, probe, &self.inventory)?
+            Prospect::within_limit(self.lock_file, probe, &self.inventory)?
         };
         Ok(match prospect {
             Prospect::None | Prospect::Possible => Duration::ZERO,

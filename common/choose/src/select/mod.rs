@@ -17,7 +17,7 @@ use crate::choice::rejection_report::RejectionReport;
 use crate::pool;
 use crate::pool::Portion;
 use crate::queue;
-use crate::queue::lingering::{self, Prospect};
+use crate::queue::prospect::Prospect;
 use crate::request::Request;
 use getgpu_ask::{Node, nvml_client};
 use getgpu_lock::{LockFile, OfdLock, Side, kept};
@@ -104,10 +104,10 @@ impl Selection<'_, '_> {
         probe: &OfdLock,
     ) -> Result<Prospect, Failure> {
         let (prospect, is_free) = if let Some(rejected) = rejected {
-            let prospect = lingering::prospect(self.lock_file, probe, self.request, inventory)?;
+            let prospect = Prospect::of(self.lock_file, probe, self.request, inventory)?;
             (prospect, self.has_come_free(rejected, probe)?)
         } else {
-            let prospect = lingering::prospect_within_limit(self.lock_file, probe, inventory)?;
+            let prospect = Prospect::within_limit(self.lock_file, probe, inventory)?;
             let allowed = cap::allows(self.lock_file, probe, inventory, self.request)?;
             (prospect, allowed)
         };

@@ -2,7 +2,7 @@
 //! it says meanwhile.
 
 use crate::choice::offer::{Claimed, Rejected};
-use crate::queue::lingering::Prospect;
+use crate::queue::prospect::Prospect;
 use crate::queue::{Patience, Progress, Search, Waiter};
 use crate::request::Request;
 use getgpu_ask::Node;
