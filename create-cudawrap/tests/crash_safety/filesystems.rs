@@ -2,10 +2,12 @@
 //! every file system that programs lie on: the path still runs, a second run completes, and
 //! undone the same file is back. Without root and mounts only where the tests lie.
 
+use std::path::Path;
 use std::sync::atomic::{AtomicUsize, Ordering};
 
 use harness::skip::{Need, lacks, say};
 use inject::{Blow, Call};
+use nix::{errno::Errno, libc};
 
 use crate::support::grounds::{Ground, Kind};
 use crate::support::inject::{ERRORS, STARTS, calls, changes, suffer};
@@ -21,10 +23,22 @@ fn chosen(all: Vec<Call>) -> Vec<(Call, Vec<Blow>)> {
                 (true, false) => 2,
                 (false, _) => usize::from(place % 2 == 0),
             };
-            let errors = (0..errors).map(|n| Blow::Fail(ERRORS[(place + n) % ERRORS.len()]));
+            let possible: &[Errno] = if closes_directory(&call) {
+                &[Errno::EINTR]
+            } else {
+                &ERRORS
+            };
+            let nth = |n| possible[(place + n) % possible.len()];
+            let errors = (0..errors.min(possible.len())).map(|n| Blow::Fail(nth(n)));
             (call, std::iter::once(Blow::Kill).chain(errors).collect())
         })
         .collect()
+}
+
+/// Linux has nothing to write when a directory is closed (fs/open.c, `filp_flush`), so that no
+/// other error than that of a signal can come; the standard library aborts at one.
+fn closes_directory(call: &Call) -> bool {
+    call.number == libc::SYS_close && Path::new(&call.subject).is_dir()
 }
 
 fn all_on(kind: Kind, injections: &AtomicUsize) {
