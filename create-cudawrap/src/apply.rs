@@ -91,7 +91,7 @@ fn expect_spare(work: &Work, seen: &PathSnapshot, place: Place) -> io::Result<()
     let is_migtools = there.kind == EntryKind::Link(crate::inspect::Leads::Migtools);
     let spare = there.kind == EntryKind::Absent
         || there.is_ours()
-        || (place == App && (is_migtools || is_copy(work, &there)))
+        || (place == App && (is_migtools || is_copy(work, &there)?))
         || has_second_name(work, seen, place, &there)?;
     if spare {
         Ok(())
@@ -100,9 +100,10 @@ fn expect_spare(work: &Work, seen: &PathSnapshot, place: Place) -> io::Result<()
     }
 }
 
-fn is_copy(work: &Work, there: &NameEntry) -> bool {
+fn is_copy(work: &Work, there: &NameEntry) -> io::Result<bool> {
     let path = work.dir.path().join(work.names.at(App));
-    there.is_program() && there.through.is_none() && form(&path) == Form::Own(WRAPPER)
+    let is_plain = there.is_program() && there.through.is_none();
+    Ok(is_plain && form(&path)? == Form::Own(WRAPPER))
 }
 
 /// Whether another of the names is the same file, or for a link the file that it leads to.

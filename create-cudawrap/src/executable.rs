@@ -3,7 +3,7 @@
 //! wrapped tree that was copied has copies of cudawrap under its programs' names.
 
 use std::fs::File;
-use std::io::{Read, Seek, SeekFrom};
+use std::io::{self, Read, Seek, SeekFrom};
 use std::path::Path;
 
 use getgpu_linux::{PREFIX, PackageMark};
@@ -27,7 +27,7 @@ const MARKS: [(&str, PackageMark); 3] = [
 /// What a file is.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Form {
-    /// A program of the kernel's, or a file that cannot be read.
+    /// A program of the kernel's, or a file that may not be read.
     Program,
     /// It begins with `#!`.
     Script,
@@ -64,14 +64,20 @@ impl Form {
     }
 }
 
-/// The form of the regular file that `path` leads to.
-pub fn form(path: &Path) -> Form {
-    File::open(path)
-        .and_then(|mut file| read(&mut file))
-        .unwrap_or(Form::Program)
+/// The form of the regular file that `path` leads to. One that may not be read is a program, since
+/// the kernel executes it all the same.
+///
+/// # Errors
+///
+/// It cannot be read for another reason.
+pub fn form(path: &Path) -> io::Result<Form> {
+    match File::open(path).and_then(|mut file| read(&mut file)) {
+        Err(error) if error.kind() == io::ErrorKind::PermissionDenied => Ok(Form::Program),
+        form => form,
+    }
 }
 
-fn read(file: &mut File) -> std::io::Result<Form> {
+fn read(file: &mut File) -> io::Result<Form> {
     let head = part(file, 0, HEADER as u64)?;
     if head.is_empty() {
         Ok(Form::Empty)
@@ -89,7 +95,7 @@ fn read(file: &mut File) -> std::io::Result<Form> {
     }
 }
 
-fn elf(file: &mut File, head: &[u8]) -> std::io::Result<Form> {
+fn elf(file: &mut File, head: &[u8]) -> io::Result<Form> {
     // Another class or byte order is no file of this package, and the kernel decides
     // whether it runs.
     if head.get(4..6).is_some_and(|kind| kind != [2, 1]) {
@@ -127,7 +133,7 @@ fn elf(file: &mut File, head: &[u8]) -> std::io::Result<Form> {
 }
 
 /// At most so many bytes of a file.
-fn part(file: &mut File, at: u64, length: u64) -> std::io::Result<Vec<u8>> {
+fn part(file: &mut File, at: u64, length: u64) -> io::Result<Vec<u8>> {
     let mut bytes = Vec::new();
     file.seek(SeekFrom::Start(at.min(i64::MAX as u64)))?;
     file.take(length).read_to_end(&mut bytes)?;

@@ -23,7 +23,7 @@ fn forms_are_told_by_content() {
     let file = tempfile::NamedTempFile::new().unwrap();
     let form_of = |bytes: &[u8]| {
         fs::write(file.path(), bytes).unwrap();
-        form(file.path())
+        form(file.path()).unwrap()
     };
     let own = fs::read(std::env::current_exe().unwrap()).unwrap();
     assert_eq!(form_of(&own), Form::Program);
@@ -43,4 +43,12 @@ fn forms_are_told_by_content() {
     assert_eq!(form_of(b"echo no first line\n"), Form::Unknown);
     let caller = b"#!/bin/sh\nexec \"$d/CUDAWRAP_$n\"\n";
     assert_eq!(form_of(caller), Form::ScriptOfWrapped);
+}
+
+/// A path whose file cannot be read for now is no program that was put there anew.
+#[test]
+fn an_error_is_no_form() {
+    let directory = tempfile::tempdir().unwrap();
+    assert!(form(directory.path()).is_err());
+    assert!(form(&directory.path().join("nothing")).is_err());
 }

@@ -135,7 +135,7 @@ pub fn snapshot(dir: &Directory, names: &Names, own: Option<Identity>) -> io::Re
     Ok(PathSnapshot {
         tmp: entry(dir, names.at(Place::Tmp), own)?,
         former: entry(dir, names.at(Place::Former), own)?,
-        form: file.then(|| form(&path)),
+        form: file.then(|| form(&path)).transpose()?,
         resolves: found.is_some(),
         reaches_hidden: passes(Place::Hidden),
         tmp_in_use: passes(Place::Tmp) || passes_tmp(Place::App) || passes_tmp(Place::Hidden),

@@ -103,7 +103,7 @@ pub fn fault(path: &Path) -> Option<String> {
     } else if meta.uid() != directory.uid() {
         let (owner, expected) = (meta.uid(), directory.uid());
         format!("belongs to user {owner}, and its directory to user {expected}")
-    } else if form(&end) != Form::Own(WRAPPER) {
+    } else if form(&end).ok()? != Form::Own(WRAPPER) {
         "is not cudawrap: another program was written over it".to_owned()
     } else {
         return None;

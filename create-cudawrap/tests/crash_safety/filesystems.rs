@@ -12,16 +12,21 @@ use nix::{errno::Errno, libc};
 use crate::support::grounds::{Ground, Kind};
 use crate::support::inject::{ERRORS, STARTS, calls, changes, suffer};
 
-/// At every call after start-up in the full size; else at those that change something.
+/// At every call after start-up in the full size; else at those that change something, and those
+/// that read the file at the path.
 fn chosen(all: Vec<Call>) -> Vec<(Call, Vec<Blow>)> {
     let full = harness::full();
-    let all = all.into_iter().filter(|call| full || changes(call));
+    let reads = |call: &Call| call.number == libc::SYS_openat && call.subject.ends_with("/app/x");
+    let all = all
+        .into_iter()
+        .filter(|call| full || changes(call) || reads(call));
     all.enumerate()
         .map(|(place, call)| {
             let errors = match (full, changes(&call)) {
                 (true, true) => ERRORS.len(),
                 (true, false) => 2,
-                (false, _) => usize::from(place % 2 == 0),
+                (false, true) => usize::from(place % 2 == 0),
+                (false, false) => 1,
             };
             let possible: &[Errno] = if closes_directory(&call) {
                 &[Errno::EINTR]
