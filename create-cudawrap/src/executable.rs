@@ -7,6 +7,7 @@ use std::io::{self, Read, Seek, SeekFrom};
 use std::path::Path;
 
 use getgpu_linux::{PREFIX, PackageMark};
+use getgpu_model::reason;
 
 use crate::names::WRAPPER;
 
@@ -27,7 +28,7 @@ const MARKS: [(&str, PackageMark); 3] = [
 /// What a file is.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Form {
-    /// A program of the kernel's, or a file that may not be read.
+    /// A program of the kernel's.
     Program,
     /// It begins with `#!`.
     Script,
@@ -64,17 +65,17 @@ impl Form {
     }
 }
 
-/// The form of the regular file that `path` leads to. One that may not be read is a program, since
-/// the kernel executes it all the same.
+/// The form of the regular file that `path` leads to.
 ///
 /// # Errors
 ///
-/// It cannot be read for another reason.
+/// It cannot be read: what is unseen may be a copy of cudawrap, and is no program until it is seen.
 pub fn form(path: &Path) -> io::Result<Form> {
-    match File::open(path).and_then(|mut file| read(&mut file)) {
-        Err(error) if error.kind() == io::ErrorKind::PermissionDenied => Ok(Form::Program),
-        form => form,
-    }
+    let form = File::open(path).and_then(|mut file| read(&mut file));
+    form.map_err(|error| {
+        let text = format!("cannot be read: {}", reason(&error));
+        io::Error::new(error.kind(), text)
+    })
 }
 
 fn read(file: &mut File) -> io::Result<Form> {

@@ -45,7 +45,7 @@ fn forms_are_told_by_content() {
     assert_eq!(form_of(caller), Form::ScriptOfWrapped);
 }
 
-/// A path whose file cannot be read for now is no program that was put there anew.
+/// A file that cannot be read is no program that was put there anew.
 #[test]
 fn an_error_is_no_form() {
     let directory = tempfile::tempdir().unwrap();
