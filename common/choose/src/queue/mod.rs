@@ -4,7 +4,7 @@
 //! one again, `patience` how long it waits, `stalled_head` when the head tries none, `keeping` is
 //! the turn of those who want several devices, `progress` says so, `queued` lists who waits,
 //! `wanted` how many wait beside a program, `lingering` finds reservations that are about to end,
-//! `prospect` tells whether to wait for these, `outlook` when devices may become free.
+//! `prospect` tells how long a call waits for these, `outlook` tells when devices may become free.
 
 pub mod keeping;
 pub mod lingering;

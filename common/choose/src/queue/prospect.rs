@@ -136,3 +136,16 @@ fn is_enough(
     }
     Ok(soon > 0 && room + soon >= request.count)
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    /// A stopped holder never marks its reservation, whatever `linger` is.
+    #[test]
+    fn only_what_is_marked_is_waited_for_as_long_as_it_lingers() {
+        let linger = Duration::from_secs(60);
+        assert_eq!(Prospect::Unnoticed.time(linger), UNNOTICED);
+        assert_eq!(Prospect::Lingering.time(linger), linger + MARGIN);
+    }
+}

@@ -197,7 +197,7 @@ fn an_end_that_the_holder_has_not_noticed_is_waited_for() {
     }
 }
 
-/// With a user that has all devices the user may have.
+/// The user has all devices that the user may have.
 fn an_unnoticed_end_is_waited_for(sandbox: &Sandbox, refusal: &str) {
     let getgpu = || as_other_user(sandbox.words("getgpu"));
     let script = "CUDA_VISIBLE_DEVICES=$(getgpu) sim-cuda --until-file end; : >over; read x";
