@@ -85,7 +85,14 @@ short = [
     for start in last.values()
     if len(start.ran) < start.promised and not disturbed[start.job] & {"cancel", "kill"}
 ]
-kept = []
+# The last hook that was started for a job: after its prolog alone, its epilog never began.
+hooks = dict(reversed(line.split()) for line in (root / "mig" / "hooks").read_text().splitlines())
+notes = (root / "mig" / "notes").read_text().split()
+late, kept = [], []
+for device in json.loads((root / "mig" / "before-late-prologs").read_text())["devices"]:
+    for job in [holder["job"] for holder in device["holders"]]:
+        unfinished = hooks.get(job) == "prolog" or f"ended-{job}" in notes
+        (late if unfinished else kept).append(f"mig {device['uuid']}: of job {job}, whose epilog was over")
 for node in numbers:
     for device in json.loads((root / node / "after").read_text())["devices"]:
         if device["state"] != "free" or device["holders"]:
@@ -100,7 +107,8 @@ print(f"| devices used that were not granted | {len(foreign)} |")
 print(f"| two jobs on one device | {len(doubled)} |")
 print(f"| two programs of a job on one device | {len(shared)} |")
 print(f"| jobs with fewer programs than promised | {len(short)} |")
-print(f"| devices or marks kept after all jobs | {len(kept)} |")
+print(f"| reservations left to a later prolog, as Slurm started no epilog or it was killed | {len(late)} |")
+print(f"| devices or marks kept after all jobs and that prolog | {len(kept)} |")
 print(f"| drained nodes | {len(drained)} |")
 for line in foreign[:10] + doubled[:10] + shared[:10] + kept[:10] + drained[:10]:
     print("   ", line)

@@ -2,7 +2,8 @@
 # Jobs on a real Slurm whose GPUs its own nvml plugin finds, on two simulated nodes: `mig` has 8 MIG devices under Slurm and two outside
 # (parts of these are given by way 3 of etc/slurm/README.md), `whole` has four GPUs. On each, the jobs of one partition start cudawrap
 # (way 1), those of the other have the TaskProlog (way 2). Jobs are requeued, suspended, cancelled and killed and slurmd is restarted
-# meanwhile. In the end it says who used what he was not granted, who had no device, and how long steps took to start.
+# meanwhile. In the end it says who used what he was not granted, who had no device, what stayed reserved, and how long steps took to
+# start. A slurmd that is restarted while a job ends starts no Epilog for it, so in the end Prologs run until that is cleared as well.
 #
 #   cargo build --workspace; tests/slurm-load/run.sh DIR [JOBS=500] [TARGET=target/debug]
 #
@@ -46,7 +47,9 @@ set_up() {
     cp "$PLUGIN" "$D/plugins/"
     for name in prolog epilog task-prolog; do
         case $name in task-prolog) on='*-tasks|*-parts' ;; *) on='*-parts' ;; esac
-        printf '#!/bin/sh\n. %s/$SLURMD_NODENAME/env\ncase $SLURM_JOB_PARTITION in %s) exec %s ;; esac\n' "$D" "$on" "$HOOKS/$name" >"$D/$name"
+        case $name in task-prolog) note=true ;; *) note="echo $name \$SLURM_JOB_ID >>$D/\$SLURMD_NODENAME/hooks" ;; esac
+        printf '#!/bin/sh\n. %s/$SLURMD_NODENAME/env\ncase $SLURM_JOB_PARTITION in %s) %s; exec %s ;; esac\n' \
+            "$D" "$on" "$note" "$HOOKS/$name" >"$D/$name"
         chmod 755 "$D/$name"
     done
     { cat <<C
@@ -95,7 +98,7 @@ C
     printf 'CgroupPlugin=cgroup/v1\nConstrainDevices=%s\n' $CONSTRAIN >"$D/cgroup.conf"
     slurmctld
     local outside=GPU-0000ffff-1111-2222-3333-444444444444
-    prepare mig 3 $'allowed = ["'$outside$'"]\n[slurm]\ntasks = "auto"\nshares = ["gpushare4=1/4"]\noptions = "--gpu 2"' <<C
+    prepare mig 3 $'allowed = ["'$outside$'"]\n[slurm]\ntasks = "auto"\nold = "40s"\nshares = ["gpushare4=1/4"]\noptions = "--gpu 2"' <<C
 [[gpu]]
 model = "A100-SXM4-40GB"
 cpus = "0-1"
@@ -220,11 +223,27 @@ quiet_starts() {
     done >"$D/quiet"
 }
 
+list_all() { # name of the lists
+    for node in mig whole; do (. "$D/$node/env"; getgpu --list --json >"$D/$node/$1"); done
+}
+
+# Prologs, until nothing is reserved any more; for longer than `old` of the settings.
+late_prologs() {
+    for _ in $(seq 60); do
+        list_all after
+        grep -q slurm- "$D/mig/after" || break
+        srun -Q -p mig-parts --constraint=gpushare4 -n1 true || true
+        sleep 1
+    done
+}
+
 trap tear_down EXIT
 set_up
 USER_OF=nobody SUSPENDED='' QUIET=0 BEGAN=$SECONDS
 load
 echo "seconds: $((SECONDS - BEGAN)), ConstrainDevices=$CONSTRAIN"
 quiet_starts
-for node in mig whole; do (. "$D/$node/env"; getgpu --list --json >"$D/$node/after"); done
+list_all before-late-prologs
+ls "$D/mig/run" >"$D/mig/notes"
+late_prologs
 python3 "$HERE/report.py" "$D"

@@ -294,6 +294,28 @@ fn keepers_in_different_containers_are_told_apart_though_their_ids_are_the_same(
     }
 }
 
+/// The first place of a container is behind the last id of the host.
+#[test]
+fn the_lower_half_of_the_places_is_the_ids_of_the_host() {
+    let pid = |at| keeper(at, Held::Confirmed).unwrap().pid();
+    assert_eq!(pid(PIDS - 1).map(i64::from), Some(PIDS - 1));
+    assert_eq!(pid(PIDS), None);
+}
+
+#[test]
+fn marks_are_of_their_devices_and_of_their_number() {
+    let (_directory, lock_file) = private_lock();
+    let uuids = ["6", "7"].map(|last| {
+        Uuid::parse(&format!("MIG-0d1e2f30-1111-5222-8333-44445555666{last}")).unwrap()
+    });
+    let counts = [Count { has: 1, wanted: 2 }, Count { has: 1, wanted: 3 }];
+    let marks = Marks::set(&lock_file, uuids[..1].to_vec(), counts[0]).unwrap();
+    assert!(marks.is_of(&uuids[..1], counts[0]));
+    assert!(!marks.is_of(&uuids[..1], counts[1]));
+    assert!(!marks.is_of(&uuids, counts[0]));
+    assert!(!marks.is_of(&uuids[1..], counts[0]));
+}
+
 /// Others take what is kept by a waiter that they do not see.
 #[test]
 fn a_keeper_is_seen_at_each_moment_while_it_keeps_other_devices() {
