@@ -59,7 +59,7 @@ impl Ground {
 fn a_link_leads_to_cudawrap_by_its_name_or_by_the_file() {
     use Leads::{Cudawrap, Elsewhere, Migtools, Program, Vanished};
     #[rustfmt::skip]
-    let cases: [(&str, &[&str], Leads, bool); 16] = [
+    let cases: [(&str, &[&str], Leads, bool); 17] = [
         ("the file", &["app/x -> ../opt/cudawrap"], Cudawrap, true),
         ("the node's link to it", &["app/x -> ../bin/cudawrap"], Cudawrap, true),
         ("a file of another name behind that", &["bin/other/cudawrap -> ../../opt/other", "app/x -> ../bin/other/cudawrap"], Cudawrap, true),
@@ -71,6 +71,7 @@ fn a_link_leads_to_cudawrap_by_its_name_or_by_the_file() {
         ("a directory of its name", &["bin/other/cudawrap -> ../../opt/directory", "app/x -> ../bin/other/cudawrap"], Elsewhere, false),
         ("migtools", &["app/x -> ../opt/migtools_wrapper"], Migtools, true),
         ("migtools by another name", &["app/x -> ../bin/to-migtools"], Migtools, true),
+        ("another program by the name of migtools", &["bin/migtools_y -> ../opt/program", "app/x -> ../bin/migtools_y"], Migtools, true),
         ("migtools that is gone", &["app/x -> /nowhere/migtools_wrapper"], Migtools, false),
         ("a program", &["app/x -> ../opt/program"], Program, true),
         ("data", &["app/x -> ../opt/data"], Program, false),

@@ -82,3 +82,29 @@ fn what_starts_through_a_wrapped_path_is_told_which() {
         assert!(said.starts_with(&start), "{said}");
     }
 }
+
+/// A link without a program beside it starts the program of its name that is behind it in PATH.
+#[test]
+fn a_link_alone_is_refused_unless_a_program_is_behind_it() {
+    let ground = Ground::new();
+    ground.put("app/x -> ../opt/cudawrap");
+    let dir = Directory::open(&ground.path("app")).unwrap();
+    let mut seen = snapshot(&dir, &Names::of(OsStr::new("x")), None).unwrap();
+    // The cudawrap of these tests is an empty file.
+    seen.wrapper_fault = None;
+    for (goal, with_program) in [
+        (Goal::Wrap, "is already a link to cudawrap"),
+        (Goal::Repair, "needs no repair"),
+    ] {
+        seen.behind = None;
+        let refused = plan(&seen, state(&seen), goal, None).unwrap_err().message;
+        assert!(
+            refused.starts_with("is a link to cudawrap, with no program"),
+            "{refused}"
+        );
+        seen.behind = Some(ground.path("opt/program"));
+        let plan = plan(&seen, state(&seen), goal, None).unwrap();
+        assert!(plan.text.starts_with(with_program), "{}", plan.text);
+        assert!(plan.steps.is_empty());
+    }
+}
