@@ -75,7 +75,8 @@ def reap(run):
 def cargo(tree, *words, limit=SECONDS):
     """The exit status of cargo in the copy, and the first test that failed, which ends the run; a test that hangs has failed."""
     with tempfile.TemporaryFile("w+b") as output:
-        run = subprocess.Popen(["cargo", *words], cwd=tree, stdout=output, stderr=subprocess.STDOUT)
+        # In a group of its own, for a change that makes a test end its whole group.
+        run = subprocess.Popen(["cargo", *words], cwd=tree, stdout=output, stderr=subprocess.STDOUT, start_new_session=True)
         try:
             deadline = time.monotonic() + limit
             while time.monotonic() < deadline:
