@@ -204,6 +204,9 @@ fn a_program_of_somebody_else_on_a_named_device_is_said() {
     outcome
         .exits(0)
         .says(&[&format!("cudawrap: {}: {who}", uuids[1])]);
+    // It is not on the other devices of that GPU.
+    let beside = sandbox.words("cudawrap -- sim-cuda").visible(&uuids[2]);
+    beside.uid(OTHER).run().exits(0).says(&[]);
     // One's own programs share what one names, and what a reservation gave was idle.
     let own = run("cudawrap -- sim-cuda --shared", 0).unwrap();
     own.exits(0).says(&[]);
