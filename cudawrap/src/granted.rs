@@ -295,8 +295,5 @@ pub fn in_use(uuid: &Uuid, holder: Option<&Holder>) -> String {
 
 /// The failure of a named device that another user has.
 pub fn taken(uuid: &Uuid, holder: Option<&Holder>, request: &Request) -> Failure {
-    let hint = request
-        .grant
-        .remedy("unset CUDA_VISIBLE_DEVICES, or use --ignore-grant, to get a free device");
-    Failure::new(Kind::NoneFree, in_use(uuid, holder)).hint(hint)
+    Failure::new(Kind::NoneFree, in_use(uuid, holder)).hint(request.grant.without())
 }

@@ -111,7 +111,8 @@ fn with_device(
     }
     let (rank, settings) = ranks::of_linked(settings, diag);
     let settings = &*settings;
-    let request = Request::new(settings, environment, GrantUse::of_option(grant_ignored))?;
+    let request =
+        Request::new(settings, environment, GrantUse::of_option(grant_ignored))?.of_link();
     let lock_file = lock_file(settings, environment, &request, diag)?;
     let call = CudawrapCall {
         settings,

@@ -4,7 +4,7 @@
 use getgpu_ask::{HANGS_OR_SICK, Node};
 use getgpu_choose::{
     Admission, Chooser, Claimed, Decision, IndexOrder, Indexed, Offer, Picked, Request, Selected,
-    WITHOUT_GRANT, pool,
+    pool,
 };
 use getgpu_lock::Side;
 use getgpu_model::{Device, Failure, Inventory, Kind};
@@ -117,10 +117,7 @@ fn no_such_index(index: usize, devices: usize, request: &Request) -> Failure {
         many => format!("there are {many} devices, 0 to {}", many - 1),
     };
     let (within, hint) = match request.filter.grant {
-        Some(_) => (
-            ", within CUDA_VISIBLE_DEVICES",
-            request.grant.remedy(WITHOUT_GRANT),
-        ),
+        Some(_) => (", within CUDA_VISIBLE_DEVICES", request.grant.without()),
         None => (
             "",
             "getgpu --list; to wait for a free device: getgpu --wait",

@@ -26,12 +26,12 @@ pub fn warn_of_unrelated(call: &GetgpuCall<'_>, device: &Uuid) {
     let user = procfs::euid(pid).map_or_else(|| "another user".to_owned(), procfs::user_name);
     let program = procfs::program_name(pid, &comm);
     call.diag.warn(&format!(
-        "{device}: also used by {user} (pid {pid}, {program}), which this call is not related to"
+        "{device}: also used by {user} (pid {pid}, {program}), which did not start this call"
     ));
     call.diag.hint(if call.environment.batch_job {
         "the batch system set CUDA_VISIBLE_DEVICES for this job: does a program of another job use its devices?"
     } else {
-        "CUDA_VISIBLE_DEVICES names it, perhaps since a server passes it on: --ignore-grant chooses among all devices"
+        "CUDA_VISIBLE_DEVICES names it, perhaps since a server or this shell passes it on: --ignore-grant chooses among all devices"
     });
 }
 

@@ -28,7 +28,7 @@ pub use queue::outlook::Outlook;
 pub use queue::prospect::MARGIN;
 pub use queue::queued::{Queued, queued};
 pub use queue::{Availability, NotServed, Progress, Seeker, Tried, Waiter, waiting_beside};
+pub use request::Request;
 pub use request::grant::{Grant, GrantUse};
-pub use request::{Request, WITHOUT_GRANT};
 pub use select::{Observer, Obstacle, Queueing, Selected, Selection};
 pub use syslog::Record;

@@ -13,8 +13,11 @@ use getgpu_settings::allowed::{self, DeviceList};
 use getgpu_settings::{Environment, Settings, WithoutGrant};
 
 /// What to do where CUDA_VISIBLE_DEVICES leaves too little.
-pub const WITHOUT_GRANT: &str =
+pub(super) const WITHOUT_GRANT: &str =
     "unset CUDA_VISIBLE_DEVICES, or use --ignore-grant, to choose among all devices";
+/// The same for a wrapped program, whose options are its own.
+const WITHOUT_GRANT_OF_LINK: &str =
+    "unset CUDA_VISIBLE_DEVICES, or set CUDAWRAP_IGNORE_GRANT=1, to choose among all devices";
 
 /// What a call makes of its grant.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -56,6 +59,8 @@ pub struct Grant {
     unclear: Option<String>,
     /// Inside a batch job unsetting CUDA_VISIBLE_DEVICES is no remedy.
     batch_job: bool,
+    /// The call is a wrapped program's, which has variables for options.
+    of_link: bool,
     /// The site's list, inside a batch job: which devices the batch system does not manage.
     site: Option<DeviceList>,
 }
@@ -86,6 +91,7 @@ impl Grant {
             order_by_pci: environment.order_by_pci,
             unclear: None,
             batch_job: environment.batch_job,
+            of_link: false,
             // Without it nothing is certain, and a grant that is named needs no list.
             site: environment
                 .batch_job
@@ -235,7 +241,7 @@ impl Grant {
             Kind::NoDevice,
             format!("CUDA_VISIBLE_DEVICES is {shown}: it names no device"),
         )
-        .hint(self.remedy(WITHOUT_GRANT))
+        .hint(self.without())
     }
 
     /// A grant that no longer names anything here.
@@ -265,11 +271,29 @@ impl Grant {
     /// What a hint adds where the variable leaves only some devices, and no batch system set it:
     /// a pipeline may have set an index without asking anything.
     pub fn way_around(&self) -> &'static str {
-        if self.is_named_by_variable() && !self.batch_job {
-            "; --ignore-grant chooses among all devices, and not only those of CUDA_VISIBLE_DEVICES"
-        } else {
-            ""
+        match self.is_named_by_variable() && !self.batch_job {
+            true if self.of_link => {
+                "; CUDAWRAP_IGNORE_GRANT=1 chooses among all devices, and not only those of CUDA_VISIBLE_DEVICES"
+            }
+            true => {
+                "; --ignore-grant chooses among all devices, and not only those of CUDA_VISIBLE_DEVICES"
+            }
+            false => "",
         }
+    }
+
+    /// How to choose among all devices, as far as a person can.
+    pub fn without(&self) -> &'static str {
+        self.remedy(if self.of_link {
+            WITHOUT_GRANT_OF_LINK
+        } else {
+            WITHOUT_GRANT
+        })
+    }
+
+    /// The call is a wrapped program's.
+    pub(super) fn set_of_link(&mut self) {
+        self.of_link = true;
     }
 
     /// What a person can do about the grant: inside a job it is the batch system's, and

@@ -16,7 +16,7 @@ use getgpu_model::{
 use getgpu_settings::{Environment, Policy, Settings, allowed};
 use grant::{Grant, GrantUse};
 
-pub use grant::WITHOUT_GRANT;
+use grant::WITHOUT_GRANT;
 
 /// What one call asks for.
 #[derive(Clone, Debug)]
@@ -80,6 +80,14 @@ impl Request {
         Ok(request)
     }
 
+    /// The same for a wrapped program, to whose user a hint names variables instead of options.
+    #[must_use]
+    pub fn of_link(mut self) -> Self {
+        self.grant.set_of_link();
+        self.filter.grant_remedy = self.grant.without();
+        self
+    }
+
     /// The same for a listing: to a job that was given no GPU the pool is empty, which is
     /// no failure.
     ///
@@ -103,7 +111,7 @@ impl Request {
         };
         Ok(Self {
             filter: Filter {
-                grant_remedy: grant.remedy(WITHOUT_GRANT),
+                grant_remedy: grant.without(),
                 ..filter::of_settings(settings, allowed)
             },
             count: settings.count as usize,

@@ -86,6 +86,8 @@ fn a_gpu_in_mig_mode_stands_for_its_mig_devices() {
             }
             let one_more = sandbox.words("@/opt/app").visible(value).run();
             one_more.refuses(75, &format!("no free device: {many} of {many} in use"));
+            // The words behind a link are the program's.
+            one_more.mentions("; CUDAWRAP_IGNORE_GRANT=1 chooses among all devices");
             drop(programs);
             wait::until("they have exited", || sandbox.running() == 0);
         }
@@ -159,7 +161,9 @@ fn a_named_device_that_is_in_use_gives_a_warning_or_a_refusal() {
         outcome.exits(0).mentions(&in_use);
         outcome.mentions("running there because CUDA_VISIBLE_DEVICES names it");
         sandbox.set_settings("when_taken = 'fail'");
-        on(&reserved, "@/opt/app").exits(75).prints("");
+        let refused = on(&reserved, "@/opt/app");
+        refused.exits(75).prints("");
+        refused.mentions("hint: unset CUDA_VISIBLE_DEVICES, or set CUDAWRAP_IGNORE_GRANT=1, ");
         sandbox.set_settings("");
     }
     // Under its own name another user's reservation is as good as a lease; one of our own
