@@ -34,6 +34,7 @@ pub fn one(
     diag: &Diag,
 ) -> Result<(), Failure> {
     let (mut found, mine) = tagged(lock_file, name);
+    let mut is_label = false;
     // The driver is asked for an index only.
     if found.is_empty() {
         let uuid = match (Uuid::parse(name), name.parse()) {
@@ -45,16 +46,20 @@ pub fn one(
             (uuid, _) => uuid,
         };
         found = mine;
+        let mut labels = found.iter().map(|holder| holder.args.label.as_deref());
+        is_label = labels.any(|label| label == Some(name));
         found.retain(|holder| {
             let uuid = uuid.as_ref();
             uuid.is_some_and(|uuid| holder.args.devices.contains(uuid))
         });
     }
     if found.is_empty() {
-        return Err(
-            Failure::new(Kind::NoneFree, format!("{name}: no reservation of yours"))
-                .hint("getgpu --list shows who holds what"),
-        );
+        let failure = Failure::new(Kind::NoneFree, format!("{name}: no reservation of yours"));
+        return Err(failure.hint(if is_label {
+            "CUDAWRAP_TAG only shows a name, which several may have: getgpu --release=UUID"
+        } else {
+            "getgpu --list shows who holds what"
+        }));
     }
     end(&found, diag)
 }

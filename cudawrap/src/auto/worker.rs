@@ -108,8 +108,10 @@ fn device(
         return Ok(LaunchSpec::unchanged());
     }
     let ready = linked::ready(&settings, &environment, lessee, diag);
+    let waits = settings.longest_wait().0 != Some(Duration::ZERO);
     let ready = ready.map_err(|failure| match failure.kind {
-        Kind::NoneFree if !ranks::is_one_of_several() => failure
+        // One that has waited says so by itself.
+        Kind::NoneFree if !waits && !ranks::is_one_of_several() => failure
             .hint("getgpu --list shows who holds what; with CUDAWRAP_WAIT=10m a program waits"),
         _ => failure,
     })?;

@@ -207,3 +207,20 @@ fn release_all_leaves_alone_what_other_jobs_keep() {
     sandbox.ask("--release-all").exits(0).says(&[]);
     sandbox.assert_clean();
 }
+
+/// `CUDAWRAP_TAG` is a name that several reservations may have.
+#[test]
+fn the_name_that_a_listing_shows_is_no_tag_to_release() {
+    let sandbox = Sandbox::new("mig4");
+    let command = sandbox
+        .words("getgpu --hold=0")
+        .env("CUDAWRAP_TAG", "night-7");
+    let device = command.run().line();
+    let refused = sandbox.words("getgpu --release=night-7").run();
+    refused.refuses(1, "night-7: no reservation of yours");
+    refused.mentions("hint: CUDAWRAP_TAG only shows a name");
+    sandbox
+        .words(&format!("getgpu --release={device}"))
+        .run()
+        .exits(0);
+}
