@@ -103,6 +103,10 @@ pub fn fault(path: &Path) -> Option<String> {
     } else if meta.uid() != directory.uid() {
         let (owner, expected) = (meta.uid(), directory.uid());
         format!("belongs to user {owner}, and its directory to user {expected}")
+    } else if meta.mode() & 0o002 != 0 {
+        "can be written to by everybody".to_owned()
+    } else if directory.mode() & 0o1002 == 0o002 {
+        "is in a directory that everybody can write to".to_owned()
     } else if form(&end).ok()? != Form::Own(WRAPPER) {
         "is not cudawrap: another program was written over it".to_owned()
     } else {

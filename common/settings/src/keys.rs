@@ -97,7 +97,7 @@ keys! {
         |s| quoted(&s.ignore_processes), |s, t| s.ignore_processes = t.to_vec();
     policy "memory_decides", "where NVML lists no processes at all, as under WSL, a device without memory in use is free; else it is unknown and never chosen",
         |s| s.memory_decides.to_string(), |s, t| s.memory_decides = truth(t)?;
-    policy "nvml_timeout", "how long the NVIDIA library may take in all before a call fails; a GPU that takes a fifth of it for one question is left alone",
+    policy "nvml_timeout", "how long the NVIDIA library may take in all before a call fails; a GPU that takes a fifth of it for its first question, or a sixth for a later one, is left alone",
         |s| show_time(s.nvml_timeout), |s, t| s.nvml_timeout = time(t)?;
     policy "without_grant", "what a batch job without CUDA_VISIBLE_DEVICES may use: \"all\" devices or \"none\"",
         |s| quoted(&s.without_grant), |s, t| s.without_grant = read(t)?;

@@ -55,6 +55,10 @@ fn settings(environment: &Environment, findings: &mut Findings) -> Settings {
                 " does not exist: using defaults"
             };
             findings.fine("settings", &format!("{file}{there}"));
+            let prefix = environment.prefix_file.iter();
+            for file in prefix.filter(|file| file.exists()) {
+                findings.fine("settings", &format!("{} is read", file.display()));
+            }
             loaded.settings
         }
         Err(failure) => {
@@ -204,12 +208,14 @@ fn wrapped(creator: &Path, directories: &[PathBuf], findings: &mut Findings) {
         return;
     }
     for line in said.lines().filter(|line| !is_fine(line)) {
-        let remedy = if line.contains(": foreign") {
+        let remedy = if line.contains(": foreign (migtools") {
+            "create-cudawrap PATH takes it over"
+        } else if line.contains(": foreign") {
             "find out what it is: create-cudawrap did not make it"
         } else if line.contains("install the package again") {
             "replace programs by install(1) or mv: cp, chmod and chown follow a link"
         } else {
-            "create-cudawrap --repair PATH, or create-cudawrap --undo PATH"
+            "create-cudawrap --repair PATH; where it refuses, it says what to do"
         };
         findings.wrong("wrapped", line, remedy);
     }

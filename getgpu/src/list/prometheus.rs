@@ -159,7 +159,7 @@ fn node(listing: &Listing, text: &mut String) {
     gauge(
         text,
         "getgpu_problems",
-        "Sick GPUs and wrong lines in lists.",
+        "GPUs that do not answer, and wrong lines in lists.",
         sample(listing.problems.len() as u64),
     );
     gauge(

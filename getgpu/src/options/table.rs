@@ -301,16 +301,16 @@ pub const GUIDE: HelpText = HelpText {
         ("0", "done; a chosen device is printed"),
         (
             "1",
-            "no device is free, no device became free in the time to wait, your devices are at the site's limit, --check found a problem, --report found nothing, or --wanted found that no call waits",
+            "no device is free, no device became free in the time to wait, your devices are at the site's limit, --check found a problem, --report found nothing, --wanted found that no call waits, or nothing is reserved under what --tag or --release names",
         ),
         ("2", "wrong usage or settings, no such index"),
         (
             "3",
-            "no driver, NVML failed or timed out, no such device exists here",
+            "no driver, NVML failed or timed out, no such device exists here, or more are wanted than the site's limit",
         ),
         (
             "4",
-            "the lock cannot be used, or getgpu-hold cannot be started",
+            "standard output cannot be written, the lock cannot be used, or getgpu-hold cannot be started",
         ),
     ],
     environment: &[

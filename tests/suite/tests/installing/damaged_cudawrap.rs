@@ -30,6 +30,11 @@ fn what_cp_chmod_and_chown_do_through_a_link_is_said() {
         ("chmod 4755 opt/app", "is setuid or setgid"),
         ("chmod 700 opt/app", "cannot be executed by everybody"),
         ("chown 1 opt/app", "belongs to user 1"),
+        ("chmod 777 opt/app", "can be written to by everybody"),
+        (
+            "chmod 777 bin",
+            "is in a directory that everybody can write to",
+        ),
     ];
     for (way, words) in ways
         .iter()
