@@ -175,7 +175,13 @@ impl Wrapping<'_> {
 
     /// Failing to keep the note fails nothing else.
     fn keep_note(&self, path: &Path, change: NoteChange) {
-        let Some(note) = self.note else { return };
+        let Some(note) = self.note else {
+            if change == NoteChange::Add {
+                let text = "HOME is not set, so it is not recorded: --all will not find it";
+                self.diag.warn(&format!("{}: {text}", path.display()));
+            }
+            return;
+        };
         if let Err(error) = note.change(path, change) {
             let file = note.path().display();
             self.diag.warn(&format!(

@@ -19,6 +19,12 @@ const CLEARING: &[(&str, &[&str], &str)] = &[
         &["-i", "-", "--ignore-environment"],
         "env -i cudawrap -- ./app",
     ),
+    ("ssh", &[], "ssh HOST cudawrap -- ./app"),
+    (
+        "apptainer",
+        &["--cleanenv", "-e"],
+        "cudawrap -- sh -c 'exec apptainer exec --nv --cleanenv --env CUDA_VISIBLE_DEVICES=\"$CUDA_VISIBLE_DEVICES\" image app'",
+    ),
     (
         "docker",
         &["run"],
@@ -70,6 +76,9 @@ mod tests {
             ("docker run image", true), ("docker ps", false),
             ("docker run -e CUDA_VISIBLE_DEVICES image", false),
             ("docker run --gpus device=MIG-1 image", false), ("podman run image", true),
+            ("ssh host ./app", true), ("apptainer exec --nv image app", false),
+            ("apptainer exec --nv --cleanenv image app", true),
+            ("apptainer exec -e --env CUDA_VISIBLE_DEVICES=0 image app", false),
             ("python tox", false),
         ];
         for (line, expected) in cases {
