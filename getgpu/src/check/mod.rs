@@ -17,7 +17,7 @@ use getgpu_model::{Failure, Inventory, quantity::counted};
 use getgpu_settings::{Environment, Loaded, Settings};
 
 use crate::monitor::suspects_file;
-use crate::{explain, monitor};
+use crate::{explain, monitor, slurm};
 use findings::Findings;
 
 pub use findings::Report;
@@ -58,6 +58,9 @@ fn settings(environment: &Environment, findings: &mut Findings) -> Settings {
             let prefix = environment.prefix_file.iter();
             for file in prefix.filter(|file| file.exists()) {
                 findings.fine("settings", &format!("{} is read", file.display()));
+            }
+            if let Err(failure) = slurm::check_options(&loaded.settings.slurm.options) {
+                findings.failed("settings", &failure, "getgpu --help lists what chooses");
             }
             loaded.settings
         }

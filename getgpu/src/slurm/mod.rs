@@ -39,6 +39,18 @@ pub fn run(hook: Hook) -> i32 {
     .unwrap_or(0)
 }
 
+/// Whether the setting `slurm.options` can be put in force, which else a prolog finds out.
+///
+/// # Errors
+///
+/// Its words are wrong, or choose no device.
+pub fn check_options(words: &[String]) -> Result<(), Failure> {
+    part::choosing(words, &[]).map(drop).map_err(|mut failure| {
+        failure.message = format!("slurm.options: {}", failure.message);
+        failure
+    })
+}
+
 /// What every hook knows.
 struct Context {
     environment: Environment,

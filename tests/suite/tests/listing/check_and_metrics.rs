@@ -67,6 +67,14 @@ fn every_problem_is_told_with_a_remedy() {
     let sandbox = Sandbox::new("mig4");
     sandbox.set_settings("nope = 1");
     problem(&sandbox, "", "nope");
+    sandbox.set_settings("[slurm]\noptions = '--gpu 2 --foo'");
+    problem(&sandbox, "", "slurm.options: --foo: no such option");
+    sandbox.set_settings("[slurm]\noptions = '--list'");
+    problem(
+        &sandbox,
+        "",
+        "slurm.options: with these options getgpu chooses no device",
+    );
     sandbox.set_settings("allowed = ['MIG-00000000-0000-0000-0000-000000000000', 'bad']");
     problem(&sandbox, "", "`bad` is not the UUID of a device");
     problem(&sandbox, "", "no device is handed out");

@@ -37,6 +37,9 @@ fn a_prefix_has_settings_of_its_own() {
     let shown = show("");
     assert!(has(&shown, "reserve_for = \"7s\"", &from), "{shown:#?}");
     assert!(has(&shown, "max_hold = ", &from), "{shown:#?}");
+    let checked = sandbox.bare(prefix.join("bin/getgpu")).args(["--check"]);
+    let checked = checked.env_remove("GETGPU_CONFIG").run();
+    checked.shows(&format!("ok       settings: {from} is read"));
     // The user's come after it, and GETGPU_CONFIG stands for both of the system's.
     let shown = show("reserve_for = 9\n");
     let settings = ["reserve_for", "max_hold"].map(|setting| has(&shown, setting, &from));
