@@ -76,7 +76,12 @@ fn a_program_that_is_met_is_looked_at_with_its_descendants() {
             assert!(Instant::now() < until, "no child");
         }
         scanner.rest = vec![parent.stat().pid];
+        scanner.rolled = Duration::from_secs(60);
         let found = scanner.roll();
+        assert!(
+            scanner.next_full > Instant::now(),
+            "one per cent of the time: the next look is an hour and more away"
+        );
         assert!(scanner.view.now >= own.start, "the time is in clock ticks");
         let mut pids: Vec<i32> = found.users.iter().map(|stat| stat.pid).collect();
         let child = children(parent.stat().pid)[0];

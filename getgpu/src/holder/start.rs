@@ -53,7 +53,7 @@ pub fn start(
     // From here on it is the holder's alone.
     drop(lock);
     let mut ready = [0u8; 1];
-    wait_readable(&ours).map_err(|why| failed(&why))?;
+    wait_readable(&ours, READY).map_err(|why| failed(&why))?;
     match ours.read_exact(&mut ready) {
         Ok(()) => Ok(Started { channel: ours }),
         Err(error) if error.kind() == ErrorKind::UnexpectedEof => Err(failed("it exited at once")),
@@ -66,10 +66,10 @@ fn failed(why: &str) -> Failure {
     Failure::new(Kind::LockPlace, text)
 }
 
-fn wait_readable(file: &File) -> Result<(), String> {
-    match poll::readable(file, Instant::now() + READY) {
+fn wait_readable(file: &File, limit: Duration) -> Result<(), String> {
+    match poll::readable(file, Instant::now() + limit) {
         Ok(true) => Ok(()),
-        Ok(false) => Err("it is not ready after 10 s".into()),
+        Ok(false) => Err(format!("it is not ready after {} s", limit.as_secs())),
         Err(errno) => Err(reason(&errno.into())),
     }
 }
@@ -88,7 +88,7 @@ impl Started {
     pub fn cancel(mut self) {
         let _ = shutdown(self.channel.as_raw_fd(), Shutdown::Write);
         // The holder's end closes with its last descriptor.
-        let _ = wait_readable(&self.channel);
+        let _ = wait_readable(&self.channel, READY);
         let _ = self.channel.read_exact(&mut [0u8; 1]);
     }
 }
@@ -98,6 +98,16 @@ mod tests {
     use std::io;
 
     use super::*;
+
+    #[test]
+    fn a_holder_that_says_nothing_is_waited_for_with_a_limit() {
+        let (ours, theirs) = std::os::unix::net::UnixStream::pair().unwrap();
+        let ours = File::from(std::os::fd::OwnedFd::from(ours));
+        let why = wait_readable(&ours, Duration::ZERO).unwrap_err();
+        assert_eq!(why, "it is not ready after 0 s");
+        drop(theirs);
+        wait_readable(&ours, READY).unwrap();
+    }
 
     /// A channel for whose next words the kernel has no memory.
     struct Busy {

@@ -44,6 +44,24 @@ fn every_rank_has_its_block_of_the_grant() {
     assert_eq!(said, [line, "", "", "", "", ""], "once");
 }
 
+/// By its UUID, for which NVML is not asked.
+#[test]
+fn ranks_share_a_mig_device_that_is_named_alone() {
+    let sandbox = Sandbox::new("mig4");
+    let uuid = &sandbox.uuids()[1];
+    let start = |local: usize| rank(&sandbox, local, 3, &[]).visible(uuid).spawn();
+    let ranks: Vec<Running> = (0..3).map(start).collect();
+    // One that is refused is told so at once.
+    wait::until("all run, or one is refused", || {
+        sandbox.running() == 3 || ranks.iter().any(|rank| rank.stderr().contains("in use"))
+    });
+    let listed = listing::json(&sandbox);
+    let shares = listing::shares(listing::device(&listed, uuid), "lease");
+    assert_eq!(shares.len(), 3);
+    let thirds = shares.iter().all(|share| (share - 1.0 / 3.0).abs() < 1e-3);
+    assert!(thirds, "{shares:?}");
+}
+
 #[test]
 fn a_set_share_is_kept_and_a_whole_device_is_not_divided() {
     let sandbox = Sandbox::new("gpus4");
