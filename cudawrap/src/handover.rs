@@ -137,6 +137,13 @@ fn failure(program: &Path, errno: Errno) -> Failure {
         _ => Kind::CannotRun,
     };
     let shown = program.display().to_string();
+    // execve(2): that of a `#!` line, or the loader of a program, such as of another system.
+    if errno == Errno::ENOENT && program.exists() {
+        let text = format!("{shown}: its interpreter does not exist");
+        return Failure::new(kind, text).hint(format!(
+            "the first line (#!) names it, or file {shown} shows it"
+        ));
+    }
     let failure = Failure::new(kind, format!("{shown}: {}", reason(&errno.into())));
     if kind == Kind::NotFound && shown.contains(' ') {
         failure.hint(format!("one word: remove the quotes: cudawrap -- {shown}"))

@@ -138,10 +138,12 @@ fn a_program_that_is_not_there_or_cannot_run_says_so() {
     run(&sandbox, &link).refuses(126, "CUDAWRAP_app: Permission denied");
     sandbox.words("cudawrap config.toml/x").run().exits(127);
     sandbox.words("chmod 644 @/node/node.toml").run().exits(0);
+    sandbox.file("work/lost", "#!/no/such/interpreter\n", 0o755);
     #[rustfmt::skip]
     let cases = [
         ("cudawrap no-such-program", 127, "no-such-program: no such program in PATH"),
         ("cudawrap ./none", 127, "./none: No such file or directory"),
+        ("cudawrap @/work/lost", 127, "lost: its interpreter does not exist"),
         ("cudawrap ", 127, "'': no such program in PATH"),
         ("cudawrap @/node/node.toml", 126, "Permission denied"),
         ("cudawrap", 125, "no program to run"),
