@@ -71,6 +71,12 @@ fn a_gpu_on_which_cuda_cannot_start_is_never_handed_out() {
         );
         let run = sandbox.words("cudawrap -- sim-cuda").visible("2").run();
         assert_eq!(run.code(), Some(0), "a device that its user names is used");
+        // A program that runs there hides nothing.
+        let _program = sandbox.occupy(std::slice::from_ref(&sick), "");
+        let listed = listing::json(&sandbox);
+        let device = listing::device(&listed, &sick);
+        let seen = (&device["processes"][0]["name"], &device["health"][0]);
+        assert_eq!(seen, (&"sim-cuda".into(), &word.into()), "{device}");
     }
 }
 
