@@ -8,6 +8,7 @@
 
 pub mod keeping;
 pub mod lingering;
+mod listed;
 pub mod outlook;
 mod patience;
 #[cfg(test)]

@@ -7,6 +7,7 @@ use std::time::{Duration, Instant};
 
 use nix::sys::signal::Signal;
 
+use super::listed;
 use super::outlook::Outlook;
 use super::prospect::Prospect;
 use super::{Availability, NotServed, Seeker, Tried};
@@ -122,19 +123,34 @@ impl<'a, 'n> Search<'a, 'n> {
         let owned = self.request.owned(self.lock_file, Some(&self.inventory));
         self.request.cover = owned.cover();
         let probe = self.lock_file.open()?;
+        let skip = &|device: &Device| !may(&device.uuid);
+        let (lock_file, side, request) = (self.lock_file, self.side, &*self.request);
+        let look = request.look();
         self.node.ask(|node| {
-            if relist {
-                self.inventory = node.relist(self.request.look())?;
-                self.relist_at = Instant::now() + RELIST;
+            let mut is_current = relist;
+            loop {
+                if is_current {
+                    self.inventory = node.relist(look.clone())?;
+                    self.relist_at = Instant::now() + RELIST;
+                }
+                let mut chooser = Chooser {
+                    node: &mut *node,
+                    lock_file,
+                    side,
+                    request,
+                    skip,
+                };
+                let chosen = chooser.choose(&probe, &self.inventory)?;
+                if let (ChoiceOutcome::Claimed(claimed), false) = (&chosen, is_current) {
+                    let devices = claimed.picked.iter().map(|picked| &picked.device);
+                    if !listed::is_current(node, devices, look.detail)? {
+                        // Of what is there now, in this session.
+                        is_current = true;
+                        continue;
+                    }
+                }
+                return Ok(chosen);
             }
-            Chooser {
-                node,
-                lock_file: self.lock_file,
-                side: self.side,
-                request: self.request,
-                skip: &|device: &Device| !may(&device.uuid),
-            }
-            .choose(&probe, &self.inventory)
         })
     }
 

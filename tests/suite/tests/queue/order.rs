@@ -177,6 +177,39 @@ fn a_waiter_sees_within_seconds_that_the_node_was_repartitioned() {
     }
 }
 
+/// The UUID of a GPU, and that of a MIG device made anew at the same place, stays the same.
+#[test]
+fn a_waiter_takes_no_device_that_has_become_another_one() {
+    let gpu = "driver = '550.54.15'\n[[gpu]]\nmodel = 'A100-SXM4-40GB'\n";
+    let mig = |profile: &str| {
+        format!(
+            "{gpu}mig = true\ndevice = [{{ gi = 2, ci = 0, profile = '{profile}', index = 0 }}]\n"
+        )
+    };
+    let cases = [
+        (gpu.to_owned(), "", mig("3g.20gb"), 0),
+        (mig("3g.20gb"), "--min-memory 15G ", mig("1g.5gb"), 125),
+    ];
+    for (before, wish, after, status) in cases {
+        let sandbox = Sandbox::new(&before);
+        let first = sandbox.leased().spawn();
+        sandbox.until_running(1);
+        let line = format!("cudawrap --wait {wish}-- printenv CUDA_VISIBLE_DEVICES");
+        let waiters = line_up(&sandbox, vec![sandbox.words(&line)]);
+        sandbox.set_node(&after);
+        end(first);
+        for waiter in waiters {
+            let outcome = waiter.wait();
+            outcome.exits(status);
+            if status == 0 {
+                assert_eq!(outcome.line(), sandbox.uuids()[0], "the MIG device");
+            } else {
+                outcome.mentions("1 smaller than asked for");
+            }
+        }
+    }
+}
+
 #[test]
 fn a_crowd_in_front_of_a_foreign_program_keeps_its_order() {
     let sandbox = Sandbox::new("h200x1");
