@@ -60,6 +60,40 @@ def test_the_variable_becomes_what_it_was(monkeypatch: pytest.MonkeyPatch) -> No
     assert os.environ[VISIBLE] == grant
 
 
+def test_what_the_program_sets_itself_is_a_grant_and_stays() -> None:
+    lease = cudawrap.lease()
+    [named, *_] = [device.uuid for device in cudawrap.devices() if device.uuid not in lease.uuids]
+    os.environ[VISIBLE] = named
+    try:
+        with cudawrap.lease() as inner:
+            assert inner.uuids == (named,)
+        assert os.environ[VISIBLE] == named
+        lease.release()
+        assert os.environ[VISIBLE] == named
+    finally:
+        del os.environ[VISIBLE]
+        lease.release()
+
+
+def test_a_released_lease_is_not_entered_again() -> None:
+    with cudawrap.lease(env=False) as lease:
+        pass
+    with pytest.raises(cudawrap.CudawrapError, match="has been released"):
+        lease.__enter__()
+
+
+def test_an_ignored_sigchld_makes_no_failure_a_success() -> None:
+    before = signal.signal(signal.SIGCHLD, signal.SIG_IGN)
+    try:
+        with cudawrap.lease(count=4, env=False) as lease:
+            with pytest.raises(cudawrap.CudawrapError, match="no free device"):
+                cudawrap.lease()
+            with pytest.raises(cudawrap.CudawrapError, match="SIGCHLD is ignored"):
+                _ = lease.wanted
+    finally:
+        signal.signal(signal.SIGCHLD, before)
+
+
 def test_env_false_leaves_the_environment_alone() -> None:
     before = dict(os.environ)
     with cudawrap.lease(count=2, env=False) as lease:
@@ -253,6 +287,10 @@ def test_run_is_subprocess_run_under_cudawrap() -> None:
         with cudawrap.lease() as inner:
             done = cudawrap.run(visible, stdout=subprocess.PIPE, text=True, check=True)
             assert done.stdout.strip() == inner.uuids[0], "the innermost lease"
+    bare = {name: value for name, value in os.environ.items() if name != VISIBLE}
+    with cudawrap.lease() as lease:
+        done = cudawrap.run(visible, env=bare, stdout=subprocess.PIPE, text=True, check=True)
+        assert done.stdout.strip() == lease.uuids[0], "an environment that was copied before"
     all_devices = cudawrap.lease(count=4, env=False)
     try:
         done = cudawrap.run(["true"], stderr=subprocess.PIPE, text=True)
@@ -293,8 +331,9 @@ def test_what_getgpu_says_besides_becomes_one_warning(monkeypatch: pytest.Monkey
     config = tmp_path / "config.toml"
     config.write_text(pathlib.Path(os.environ["GETGPU_CONFIG"]).read_text() + 'max_hold = "1h"\n')
     monkeypatch.setenv("GETGPU_CONFIG", str(config))
-    with pytest.warns(cudawrap.CudawrapWarning, match="max_hold"):
+    with pytest.warns(cudawrap.CudawrapWarning, match="max_hold") as told:
         cudawrap.lease().release()
+    assert told[0].filename == __file__, "the line of the caller"
     with warnings.catch_warnings():
         warnings.simplefilter("error")
         cudawrap.lease().release()

@@ -54,6 +54,11 @@ class Lease:
         """
         if not self._open:
             return False
+        if _programs.hides_status():
+            raise CudawrapError(
+                "SIGCHLD is ignored in this process, so that no exit status of getgpu --wanted can be read",
+                "signal.signal(signal.SIGCHLD, signal.SIG_DFL)",
+            )
         try:
             _programs.getgpu(["--wanted", "--quiet"])
         except NoDeviceFree:
@@ -75,6 +80,8 @@ class Lease:
         release(self._tag)
 
     def __enter__(self) -> Lease:
+        if not self._open:
+            raise CudawrapError("this lease has been released", "cudawrap.lease() makes another one")
         # In the environment it is for all that is started, and hides one that is not.
         self._outer = _current.set(None if self._in_environment else self)
         return self
@@ -160,12 +167,18 @@ def current() -> Lease | None:
     return lease if lease is not None and lease._open else None
 
 
+def visible() -> str | None:
+    """The devices of the innermost lease around the caller, of either kind, as CUDA_VISIBLE_DEVICES has them."""
+    lease = current()
+    return _variables.visible() if lease is None else ",".join(lease.uuids)
+
+
 def reserve(words: Sequence[str], environment: dict[str, str]) -> tuple[str, dict[str, str]]:
     """Reserves for this process what `words` choose; gives the tag and the variables for a program."""
     tag = f"python-{os.getpid()}-{next(_numbers)}-{secrets.token_hex(4)}"
     hold = ["--as-lease", f"--hold={os.getpid()}", f"--tag={tag}", "--format=task"]
     try:
-        return tag, _exports(_programs.getgpu([*hold, *words], environment))
+        return tag, _exports(_programs.getgpu([*hold, *words], environment, wants_output=True))
     except CudawrapError:
         raise
     except BaseException:
@@ -209,25 +222,46 @@ class _Variables:
         with self._guard:
             environment = dict(os.environ)
             for name, value in self._original.items():
-                _put(environment, name, value)
+                if self._is_of_lease(name):
+                    _put(environment, name, value)
             return environment
+
+    def visible(self) -> str | None:
+        """What the latest lease in the environment has set CUDA_VISIBLE_DEVICES to."""
+        with self._guard:
+            values = [variables[VISIBLE] for variables in self._set.values() if VISIBLE in variables]
+            return values[-1] if values else None
+
+    def _is_of_lease(self, name: str) -> bool:
+        """Whether a lease has set what the variable is now, and not the program itself since."""
+        value = os.environ.get(name)
+        return any(variables.get(name) == value for variables in self._set.values())
 
     def add(self, tag: str, variables: dict[str, str]) -> None:
         with self._guard:
             for name in variables:
-                self._original.setdefault(name, os.environ.get(name))
-            self._set[tag] = variables
+                if not self._is_of_lease(name):
+                    # Set by the program since: what comes back, instead of what leases had set before.
+                    self._original[name] = os.environ.get(name)
+                    for earlier in self._set.values():
+                        earlier.pop(name, None)
+            self._set[tag] = dict(variables)
             os.environ.update(variables)
 
     def remove(self, tag: str) -> None:
-        """Leaves what the latest other lease has set, else what was there before the first."""
+        """Leaves what the latest other lease has set, else what was there before the first.
+
+        What the program has set itself since stays.
+        """
         with self._guard:
-            for name in self._set.pop(tag, {}):
+            own = self._set.get(tag, {})
+            changed = {name for name in own if not self._is_of_lease(name)}
+            self._set.pop(tag, None)
+            for name in own:
                 others = [variables[name] for variables in self._set.values() if name in variables]
-                if others:
-                    os.environ[name] = others[-1]
-                else:
-                    _put(os.environ, name, self._original.pop(name))
+                value = others[-1] if others else self._original.pop(name)
+                if name not in changed:
+                    _put(os.environ, name, value)
 
 
 def _put(environment: dict[str, str] | os._Environ[str], name: str, value: str | None) -> None:

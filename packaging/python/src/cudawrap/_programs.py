@@ -8,6 +8,7 @@ from __future__ import annotations
 import functools
 import importlib.metadata
 import os
+import signal
 import subprocess
 import sys
 import warnings
@@ -61,7 +62,9 @@ def find(name: str, path: str | None = None) -> str:
     return str(carried)
 
 
-def getgpu(arguments: Sequence[str], environment: Mapping[str, str] | None = None) -> str:
+def getgpu(
+    arguments: Sequence[str], environment: Mapping[str, str] | None = None, wants_output: bool = False
+) -> str:
     """Calls getgpu and gives its output; what it says besides becomes a warning, once for each text."""
     search = None if environment is None else environment.get("PATH")
     done = subprocess.run(
@@ -75,9 +78,25 @@ def getgpu(arguments: Sequence[str], environment: Mapping[str, str] | None = Non
     )
     if done.returncode != 0:
         raise failure(done.returncode, done.stderr)
+    if wants_output and not done.stdout.strip():
+        # With SIGCHLD ignored each status is 0.
+        raise failure(0, done.stderr)
     for line in read(done.stderr).lines:
         # How long the call waited is no warning.
         if line not in _warned and not line.startswith(("waiting for ", "waited ")):
             _warned.add(line)
-            warnings.warn(line, CudawrapWarning, stacklevel=3)
+            warnings.warn(line, CudawrapWarning, stacklevel=_level())
     return done.stdout
+
+
+def _level() -> int:
+    """How many calls above `warnings.warn` the first one is that is not of this package."""
+    level, frame = 1, sys._getframe(1)
+    while frame.f_back is not None and str(frame.f_globals.get("__name__")).startswith(__package__ or "cudawrap"):
+        level, frame = level + 1, frame.f_back
+    return level
+
+
+def hides_status() -> bool:
+    """Whether SIGCHLD is ignored, so that the kernel keeps no exit status and subprocess gives 0 for each (wait(2))."""
+    return signal.getsignal(signal.SIGCHLD) is signal.SIG_IGN

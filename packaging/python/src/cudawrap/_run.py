@@ -11,7 +11,7 @@ from collections.abc import Sequence
 from typing import Any
 
 from . import _programs
-from ._lease import VISIBLE, current
+from ._lease import VISIBLE, current, visible
 from ._options import Share, Wait, choosing
 
 
@@ -31,12 +31,17 @@ def run(
     """Runs a program on a free device and gives what subprocess.run gives; `options` are those of subprocess.run.
 
     Exit status 75 means that no device is free and 125 that cudawrap failed; its line is on standard error. Inside a
-    lease the program runs on a device of that lease, also in a block of `with lease(env=False)`.
+    lease the program runs on a device of that lease, also in a block of `with lease(env=False)`, and where the
+    environment in `options` has no CUDA_VISIBLE_DEVICES.
     """
     if isinstance(args, (str, bytes)) or options.get("shell"):
         raise TypeError("cudawrap.run() takes a list of words, and no shell")
     words = choosing(count, share, min_memory, profile, wait, gpu, policy, model)
-    lease = current()
-    if lease is not None:
-        options["env"] = {**(os.environ if options.get("env") is None else options["env"]), VISIBLE: ",".join(lease.uuids)}
+    given = options.get("env")
+    if current() is not None or given is not None:
+        environment = dict(os.environ if given is None else given)
+        devices = visible()
+        if devices is not None and (current() is not None or VISIBLE not in environment):
+            environment[VISIBLE] = devices
+        options["env"] = environment
     return subprocess.run([_programs.find("cudawrap"), *words, "--", *args], **options)

@@ -31,6 +31,19 @@ fn packages(
     })
 }
 
+/// A package lists its files by itself: all of Slurm's hooks are in this list of its contents.
+fn assert_has_hooks(contents: &str) {
+    let hooks = Path::new(env!("CARGO_MANIFEST_DIR")).join("../../etc/slurm");
+    for hook in std::fs::read_dir(hooks).unwrap() {
+        let name = hook.unwrap().file_name().into_string().unwrap();
+        let installed = format!("/usr/share/getgpu/slurm/{name}\n");
+        assert!(
+            contents.contains(&installed),
+            "{name} is not in:\n{contents}"
+        );
+    }
+}
+
 /// rpmlint without errors, by the settings of packaging/rpm.
 fn rpmlint(more: &[&str]) {
     if lacks(&[Need::Tool("rpmlint")]) {
@@ -51,6 +64,7 @@ fn a_deb_is_installed_used_upgraded_removed_and_purged() {
     let [first, second] = packages("deb-only", room.path(), "deb", |version, file| {
         format!("DEB=--fast -q --deb-version {version}-1 -o {file}")
     });
+    assert_has_hooks(&run("dpkg-deb", &["--contents", &first]));
     live(&first, &second);
     live_clean(&first, &second, None, &built());
     if !lacks(&[Need::Tool("lintian")]) {
@@ -70,6 +84,7 @@ fn an_rpm_is_installed_used_upgraded_and_removed() {
     let [first, second] = packages("rpm-only", room.path(), "rpm", |version, file| {
         format!("RPM=-o {file} -s 'version = \"{version}\"'")
     });
+    assert_has_hooks(&run("rpm", &["-qpl", &first]));
     live(&first, &second);
     rpmlint(&["-r", "packaging/rpm/rpmlint-generated", &first]);
 }
@@ -84,6 +99,7 @@ fn the_rpm_of_the_spec_is_installed_used_upgraded_and_removed() {
     let programs = built().display().to_string();
     run("packaging/test/spec.sh", &[&programs, &output]);
     let [first, second] = VERSIONS.map(|version| format!("{output}/{version}.rpm"));
+    assert_has_hooks(&run("rpm", &["-qpl", &first]));
     live(&first, &second);
     rpmlint(&[&first]);
     rpmlint(&["packaging/rpm/getgpu.spec"]);
