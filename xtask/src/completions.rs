@@ -45,11 +45,17 @@ pub fn all() -> Vec<Made> {
     made
 }
 
-/// What stands behind the text of clap_complete, which is taken as it is: in bash and fish
-/// the command behind cudawrap's options.
+/// What stands behind the text of clap_complete, which is taken as it is: in bash the values behind
+/// an equals sign, in bash and fish the command behind cudawrap's options.
 fn more(shell: Shell, program: &str, command: &Command) -> String {
+    let values = AFTER_EQUALS.replace("PROGRAM", program);
     match (program, shell) {
-        ("cudawrap", Shell::Bash) => BEHIND_OPTIONS.replace("VALUED", &valued(command).join("|")),
+        ("getgpu", Shell::Bash) => {
+            values + "complete -F _getgpu_values -o bashdefault -o default getgpu\n"
+        }
+        ("cudawrap", Shell::Bash) => {
+            values + &BEHIND_OPTIONS.replace("VALUED", &valued(command).join("|"))
+        }
         ("cudawrap", Shell::Fish) => COMMAND_IN_FISH.to_owned(),
         _ => String::new(),
     }
@@ -57,6 +63,19 @@ fn more(shell: Shell, program: &str, command: &Command) -> String {
 
 const COMMAND_IN_FISH: &str =
     "complete -c cudawrap -x -a \"(__fish_complete_subcommand --fcs-skip=1)\"\n";
+
+/// The function for bash that completes `--option=value`, of which bash makes three words.
+const AFTER_EQUALS: &str = r#"
+_PROGRAM_values() {
+    if [[ "${COMP_WORDS[COMP_CWORD]}" == "=" ]]; then
+        _PROGRAM "$1" "" "${COMP_WORDS[COMP_CWORD - 1]}"
+    elif [[ "${COMP_WORDS[COMP_CWORD - 1]}" == "=" ]]; then
+        _PROGRAM "$1" "$2" "${COMP_WORDS[COMP_CWORD - 2]}"
+    else
+        _PROGRAM "$@"
+    fi
+}
+"#;
 
 /// The function for bash: skips cudawrap's own options, and leaves the rest to the
 /// completion of commands, where bash-completion is loaded.
@@ -66,14 +85,18 @@ _cudawrap_command() {
     while [[ $word -lt $COMP_CWORD ]]; do
         case "${COMP_WORDS[word]}" in
             --) word=$((word + 1)); break ;;
-            VALUED) word=$((word + 1)) ;;
-            -*) ;;
+            VALUED | -*)
+                if [[ "${COMP_WORDS[word + 1]}" == "=" ]]; then
+                    word=$((word + 2))
+                else
+                    case "${COMP_WORDS[word]}" in VALUED) word=$((word + 1)) ;; esac
+                fi ;;
             *) break ;;
         esac
         word=$((word + 1))
     done
     if [[ $word -gt $COMP_CWORD || ( $word -eq $COMP_CWORD && "$2" == -* ) ]]; then
-        _cudawrap "$@"
+        _cudawrap_values "$@"
     elif declare -F _command_offset >/dev/null; then
         _command_offset "$word"
     elif [[ $word -eq $COMP_CWORD ]]; then
