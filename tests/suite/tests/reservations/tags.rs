@@ -213,7 +213,7 @@ fn release_all_leaves_alone_what_other_jobs_keep() {
 fn the_name_that_a_listing_shows_is_no_tag_to_release() {
     let sandbox = Sandbox::new("mig4");
     let command = sandbox
-        .words("getgpu --hold=0")
+        .words("getgpu --for=60")
         .env("CUDAWRAP_TAG", "night-7");
     let device = command.run().line();
     let refused = sandbox.words("getgpu --release=night-7").run();
