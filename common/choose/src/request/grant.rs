@@ -60,7 +60,7 @@ pub struct Grant {
     /// Inside a batch job unsetting CUDA_VISIBLE_DEVICES is no remedy.
     batch_job: bool,
     /// The call is a wrapped program's, which has variables for options.
-    of_link: bool,
+    pub(super) of_link: bool,
     /// The site's list, inside a batch job: which devices the batch system does not manage.
     site: Option<DeviceList>,
 }
@@ -289,11 +289,6 @@ impl Grant {
         } else {
             WITHOUT_GRANT
         })
-    }
-
-    /// The call is a wrapped program's.
-    pub(super) fn set_of_link(&mut self) {
-        self.of_link = true;
     }
 
     /// What a person can do about the grant: inside a job it is the batch system's, and

@@ -83,7 +83,7 @@ impl Request {
     /// The same for a wrapped program, to whose user a hint names variables instead of options.
     #[must_use]
     pub fn of_link(mut self) -> Self {
-        self.grant.set_of_link();
+        self.grant.of_link = true;
         self.filter.grant_remedy = self.grant.without();
         self
     }

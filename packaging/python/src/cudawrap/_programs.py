@@ -92,7 +92,8 @@ def getgpu(
 def _level() -> int:
     """How many calls above `warnings.warn` the first one is that is not of this package."""
     level, frame = 1, sys._getframe(1)
-    while frame.f_back is not None and str(frame.f_globals.get("__name__")).startswith(__package__ or "cudawrap"):
+    # Not one whose name only begins so.
+    while frame.f_back is not None and f"{frame.f_globals.get('__name__')}.".startswith(f"{__package__}."):
         level, frame = level + 1, frame.f_back
     return level
 
