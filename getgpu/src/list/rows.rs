@@ -250,11 +250,7 @@ impl Row {
     pub fn is_shown(&self, only: &Only) -> bool {
         match only {
             Only::Free => self.state == DeviceState::Free && self.is_in_pool(),
-            Only::Mine => {
-                let own = nix::unistd::geteuid().as_raw();
-                self.is_of(own, &procfs::user_name(own))
-            }
-            Only::User(user) => self.is_of(user.parse().unwrap_or(u32::MAX), user),
+            Only::User { uid, name } => self.is_of(*uid, name),
         }
     }
 

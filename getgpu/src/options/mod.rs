@@ -31,11 +31,9 @@ pub enum Keep {
 /// Which devices a listing shows.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Only {
-    /// Those that the caller's user holds or uses.
-    Mine,
     Free,
-    /// Those that this user holds or uses, by name or number.
-    User(String),
+    /// Those that this user holds or uses.
+    User { uid: u32, name: String },
 }
 
 /// What is to be done.

@@ -9,8 +9,10 @@ use clap::parser::ValueSource;
 use clap::{Arg, ArgMatches, FromArgMatches};
 use getgpu_choose::GrantUse;
 use getgpu_cli::{HelpLength, Overrides, flags};
+use getgpu_linux::procfs;
 use getgpu_lock::Role;
-use getgpu_model::Failure;
+use getgpu_model::{Failure, reason};
+use nix::unistd::User;
 
 use super::table::{Format, GUIDE, GetgpuArguments, Looking, command, exclusion};
 use super::{Action, GetgpuOptions, Keep, Only, meant, usage};
@@ -112,7 +114,7 @@ fn check(typed: GetgpuArguments) -> Result<GetgpuOptions, Failure> {
         role: Role::Reservation,
         uid: keeping.uid,
         gid: None,
-        only: only(&typed.looking),
+        only: only(&typed.looking)?,
         format: format(&typed.looking)?,
         explain: typed.looking.explain,
         columns: typed.looking.columns,
@@ -233,9 +235,27 @@ fn index(words: &[String], choices: &Overrides) -> Result<Option<usize>, Failure
 }
 
 /// Which devices a listing shows.
-fn only(typed: &Looking) -> Vec<Only> {
+fn only(typed: &Looking) -> Result<Vec<Only>, Failure> {
     let free = typed.free.then_some(Only::Free);
-    let mine = typed.mine.then_some(Only::Mine);
-    let user = typed.user.clone().map(Only::User);
-    [free, mine, user].into_iter().flatten().collect()
+    let mine = typed.mine.then(|| of_user(nix::unistd::geteuid().as_raw()));
+    let user = typed.user.as_deref().map(user).transpose()?;
+    Ok([free, mine, user].into_iter().flatten().collect())
+}
+
+/// The user that is meant by a number, or by a name (getpwnam(3)).
+fn user(typed: &str) -> Result<Only, Failure> {
+    if let Ok(uid) = typed.parse() {
+        return Ok(of_user(uid));
+    }
+    let why = match User::from_name(typed) {
+        Ok(Some(user)) => return Ok(of_user(user.uid.as_raw())),
+        Ok(None) => "no user of this node is called so".to_owned(),
+        Err(errno) => reason(&errno.into()),
+    };
+    Err(usage(format!("--user {typed}: {why}")))
+}
+
+fn of_user(uid: u32) -> Only {
+    let name = procfs::user_name(uid);
+    Only::User { uid, name }
 }
