@@ -59,6 +59,13 @@ enum FileOwner {
     User,
 }
 
+impl Scoped {
+    /// Whether this node has the group or the user; true of a program.
+    pub fn has_members(&self) -> bool {
+        member::exists(self.scope, &self.name)
+    }
+}
+
 impl Loaded {
     /// The built-in settings alone.
     pub fn built_in() -> Self {

@@ -7,6 +7,7 @@ mod devices;
 mod findings;
 mod health;
 
+use std::collections::BTreeSet;
 use std::path::{Path, PathBuf};
 use std::process::Command;
 
@@ -14,7 +15,7 @@ use getgpu_choose::{GrantUse, Request};
 use getgpu_linux::{LockOrigin, sibling};
 use getgpu_lock::{LockFile, host_sharing};
 use getgpu_model::{Failure, Inventory, quantity::counted};
-use getgpu_settings::{Environment, Loaded, Settings};
+use getgpu_settings::{Environment, Loaded, Scoped, Settings};
 
 use crate::monitor::suspects_file;
 use crate::{explain, monitor, slurm};
@@ -42,6 +43,19 @@ pub fn check(
     findings.report(report)
 }
 
+/// Tables of limits for a group or a user that this node does not have: one file may be for
+/// many nodes, so it is told and is no problem.
+fn without_members(tables: &[Scoped], findings: &mut Findings) {
+    let mut told = BTreeSet::new();
+    for table in tables.iter().filter(|table| !table.has_members()) {
+        let (kind, name) = (table.scope.word(), &table.name);
+        if told.insert((kind, name)) {
+            let text = format!("[{kind}.{name}] limits nobody: this node has no such {kind}");
+            findings.fine("settings", &text);
+        }
+    }
+}
+
 /// The settings in force; with an unreadable file those that are built in.
 fn settings(environment: &Environment, findings: &mut Findings) -> Settings {
     match Loaded::read(environment, None).and_then(Loaded::strict) {
@@ -59,6 +73,7 @@ fn settings(environment: &Environment, findings: &mut Findings) -> Settings {
             for file in prefix.filter(|file| file.exists()) {
                 findings.fine("settings", &format!("{} is read", file.display()));
             }
+            without_members(&loaded.scoped, findings);
             if let Err(failure) = slurm::check_options(&loaded.settings.slurm.options) {
                 findings.failed("settings", &failure, "getgpu --help lists what chooses");
             }

@@ -51,6 +51,24 @@ fn a_node_that_is_set_up_has_no_problem() {
 }
 
 #[test]
+fn limits_that_hold_for_nobody_are_told() {
+    if lacks(&[Need::Bare]) {
+        return;
+    }
+    let limits = ["group.nosuchgroup", "group.root", "user.nosuchuser", "user.12345"];
+    let limits = limits.map(|table| format!("[{table}]\nmax_per_user = 3\nmax_wait = \"1h\"\n"));
+    let sandbox = Sandbox::with("mig4", &limits.concat());
+    let outcome = check(&sandbox, "");
+    let lines = outcome.exits(0).stdout.lines();
+    let told: Vec<&str> = lines.filter(|line| line.contains("limits nobody")).collect();
+    let [group, user] = &told[..] else {
+        panic!("{outcome:#?}")
+    };
+    assert!(group.contains("[group.nosuchgroup]"), "{group}");
+    assert!(user.contains("[user.nosuchuser]"), "{user}");
+}
+
+#[test]
 fn every_problem_is_told_with_a_remedy() {
     if lacks(&[Need::Bare]) {
         return;
