@@ -27,4 +27,11 @@ complete -c cudawrap -s v -l verbose -d 'Print what is decided and why'
 complete -c cudawrap -s q -l quiet -d 'Print errors only, no hints'
 complete -c cudawrap -s V -l version -d 'Print the version'
 complete -c cudawrap -s h -l help -d 'Print help: the common options (-h) or everything (--help)'
-complete -c cudawrap -x -a "(__fish_complete_subcommand --fcs-skip=1)"
+
+function __cudawrap_program
+    set -l argv (commandline -opc)[2..] (commandline -ct)
+    argparse --stop-nonopt 'type=+' 'n/count=+' 'profile=+' 'model=+' 'min-memory=+' 'gpu=+' 'policy=+' 'ignore-grant' 'share=+' 'wait=?' 'w=+' 'visible=+' 'mps' 'bind' 'tag=+' 'auto' 'v/verbose' 'q/quiet' 'V/version' 'h/help' -- $argv 2>/dev/null
+    and set -q argv[1]
+    and complete -C (string join ' ' -- (string escape -- $argv[1..-2]) $argv[-1])
+end
+complete -c cudawrap -x -a "(__cudawrap_program)"

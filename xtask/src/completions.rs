@@ -38,15 +38,28 @@ pub fn all() -> Vec<Made> {
             };
             made.push(Made {
                 path: PathBuf::from("completions").join(file),
-                text: String::from_utf8_lossy(&script).into_owned() + &more(shell, name, command),
+                text: text(shell, &script) + &more(shell, name, command),
             });
         }
     }
     made
 }
 
-/// What stands behind the text of clap_complete, which is taken as it is: in bash the values behind
-/// an equals sign, in bash and fish the command behind cudawrap's options.
+/// The text of clap_complete. In zsh the first `--` is a word of the command behind it, so
+/// a function that leaves it out stands before the one that completes commands.
+fn text(shell: Shell, script: &[u8]) -> String {
+    let text = String::from_utf8_lossy(script);
+    let completes_command = shell == Shell::Zsh && text.contains(COMMANDS_IN_ZSH);
+    if !completes_command {
+        return text.into_owned();
+    }
+    let text = text.replace(COMMANDS_IN_ZSH, ":_cudawrap_program'");
+    let (title, rest) = text.split_once("\n\n").unwrap_or(("", &text));
+    format!("{title}\n\n{PROGRAM_IN_ZSH}\n{rest}")
+}
+
+/// What stands behind the text of clap_complete: in bash the values behind an equals sign, in
+/// bash and fish the command behind cudawrap's options.
 fn more(shell: Shell, program: &str, command: &Command) -> String {
     let values = AFTER_EQUALS.replace("PROGRAM", program);
     match (program, shell) {
@@ -56,13 +69,49 @@ fn more(shell: Shell, program: &str, command: &Command) -> String {
         ("cudawrap", Shell::Bash) => {
             values + &BEHIND_OPTIONS.replace("VALUED", &valued(command).join("|"))
         }
-        ("cudawrap", Shell::Fish) => COMMAND_IN_FISH.to_owned(),
+        ("cudawrap", Shell::Fish) => COMMAND_IN_FISH.replace("OPTIONS", &of_argparse(command)),
         _ => String::new(),
     }
 }
 
-const COMMAND_IN_FISH: &str =
-    "complete -c cudawrap -x -a \"(__fish_complete_subcommand --fcs-skip=1)\"\n";
+/// How zsh's completion of commands is named in a line of clap_complete.
+const COMMANDS_IN_ZSH: &str = ":_cmdambivalent'";
+const PROGRAM_IN_ZSH: &str = r#"(( $+functions[_cudawrap_program] )) ||
+_cudawrap_program() {
+    if [[ $words[1] == -- ]]; then
+        shift words
+        (( CURRENT-- ))
+    fi
+    _cmdambivalent
+}
+"#;
+
+const COMMAND_IN_FISH: &str = r#"
+function __cudawrap_program
+    set -l argv (commandline -opc)[2..] (commandline -ct)
+    argparse --stop-nonopt OPTIONS -- $argv 2>/dev/null
+    and set -q argv[1]
+    and complete -C (string join ' ' -- (string escape -- $argv[1..-2]) $argv[-1])
+end
+complete -c cudawrap -x -a "(__cudawrap_program)"
+"#;
+
+/// The options of a parser as fish's argparse(1) has them.
+fn of_argparse(command: &Command) -> String {
+    let options = command.get_arguments().filter(|arg| !arg.is_positional());
+    let options = options.filter_map(|arg| {
+        let short = arg.get_short().map(String::from);
+        let long = arg.get_long().map(str::to_owned);
+        let names = short.into_iter().chain(long).collect::<Vec<_>>().join("/");
+        let value = match (arg.get_action().takes_values(), arg.is_require_equals_set()) {
+            (false, _) => "",
+            (true, false) => "=+",
+            (true, true) => "=?",
+        };
+        (!names.is_empty()).then(|| format!("'{names}{value}'"))
+    });
+    options.collect::<Vec<_>>().join(" ")
+}
 
 /// The function for bash that completes `--option=value`, of which bash makes three words.
 const AFTER_EQUALS: &str = r#"

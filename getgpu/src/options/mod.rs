@@ -33,7 +33,10 @@ pub enum Keep {
 pub enum Only {
     Free,
     /// Those that this user holds or uses.
-    User { uid: u32, name: String },
+    User {
+        uid: u32,
+        name: String,
+    },
 }
 
 /// What is to be done.

@@ -73,15 +73,45 @@ fn fish_completes_options_and_their_words() {
         ("getgpu --policy sp", "spread"),
         ("cudawrap --vis", "--visible"),
         ("create_cudawrap --link", "--link-dir"),
+        ("cudawrap mkfif", "mkfifo"),
+        ("cudawrap -- mkfif", "mkfifo"),
+        ("cudawrap --share 1/2 -n 2 mkfif", "mkfifo"),
+        ("cudawrap --wait --share=1/2 -- mkfif", "mkfifo"),
+        ("cudawrap mkfifo --contex", "--context"),
         // Its time stands behind a `=`, not in the next word.
         ("getgpu --wait --po", "--policy"),
     ] {
         let script = format!(
-            "for file in completions/fish/*.fish; source $file; end; complete -C '{typed}'"
+            "complete -c mkfifo -l context; for file in completions/fish/*.fish; source $file; end; complete -C '{typed}'"
         );
         let lines = said("fish", &["--no-config", "-c", &script]);
         let mut words = lines.lines().map(|line| line.split('\t').next());
         assert!(words.any(|word| word == Some(offered)), "{typed}: {lines}");
+    }
+}
+
+#[test]
+fn zsh_completes_the_program_behind_the_options() {
+    if lacks(&[Need::Tool("zsh")]) {
+        return;
+    }
+    // A shell on a terminal of its own: each match is printed, and when there are no more.
+    let script = r#"zmodload zsh/zpty; zpty z zsh -f -i
+        zpty -w z "PS1=; fpath=($PWD/completions/zsh \$fpath); autoload -U compinit; compinit -D -u
+            compadd() { builtin compadd -O hits \"\$@\"; print -r -- MET \$hits; builtin compadd \"\$@\" }
+            ended() { print EN''DED }; comppostfuncs=(ended); print READ''Y"
+        zpty -r z said '*READY*'; zpty -w -n z "$1"$'\t'; zpty -r z said '*ENDED*'
+        [[ $said == *"MET mkfifo"* ]] && print found"#;
+    for typed in [
+        "",
+        "-- ",
+        "--share 1/2 ",
+        "--share=1/2 -- ",
+        "--wait -n 2 -- ",
+    ] {
+        let typed = format!("cudawrap {typed}mkfif");
+        let found = said("zsh", &["-f", "-c", script, "zsh", &typed]);
+        assert_eq!(found, "found\n", "{typed}");
     }
 }
 

@@ -55,12 +55,19 @@ fn limits_that_hold_for_nobody_are_told() {
     if lacks(&[Need::Bare]) {
         return;
     }
-    let limits = ["group.nosuchgroup", "group.root", "user.nosuchuser", "user.12345"];
+    let limits = [
+        "group.nosuchgroup",
+        "group.root",
+        "user.nosuchuser",
+        "user.12345",
+    ];
     let limits = limits.map(|table| format!("[{table}]\nmax_per_user = 3\nmax_wait = \"1h\"\n"));
     let sandbox = Sandbox::with("mig4", &limits.concat());
     let outcome = check(&sandbox, "");
     let lines = outcome.exits(0).stdout.lines();
-    let told: Vec<&str> = lines.filter(|line| line.contains("limits nobody")).collect();
+    let told: Vec<&str> = lines
+        .filter(|line| line.contains("limits nobody"))
+        .collect();
     let [group, user] = &told[..] else {
         panic!("{outcome:#?}")
     };

@@ -26,7 +26,9 @@ fn a_listing_of_some_devices_keeps_their_index() {
     assert!(user.len() == 1 && user != mine);
     assert_eq!(shown(&["--user", "root"]), mine);
     let unknown = sandbox.words("getgpu --list --user nosuchuser").run();
-    unknown.exits(2).mentions("--user nosuchuser: no user of this node is called so");
+    unknown
+        .exits(2)
+        .mentions("--user nosuchuser: no user of this node is called so");
     let others = |index: &String| !mine.contains(index) && !user.contains(index);
     assert!(free.iter().all(others));
     // So do the options that choose, and the index stays.
