@@ -3,6 +3,7 @@
 use std::process::{Child, Command};
 
 use getgpu_lock::OfdLock;
+use harness::skip::{Need, lacks};
 use rustix::process::{Pid, Signal, kill_process};
 
 use super::*;
@@ -37,7 +38,7 @@ impl Drop for Process {
 
 /// Looks, as the holder of the device for a caller that is not there.
 fn scan<T>(uuid: &str, look: impl FnOnce(&mut ProcScanner<'_>) -> T) -> T {
-    let args = HolderArgs::parse([uuid, "caller=1(init)"]).unwrap();
+    let args = HolderArgs::parse([uuid, "caller=4194304(gone)"]).unwrap();
     let file = std::fs::File::open("/dev/null").unwrap();
     let lock = HeldLock::new(&args, OfdLock::new(file.into()));
     look(&mut ProcScanner::new(&args, &lock, Duration::ZERO))
@@ -94,6 +95,38 @@ fn a_program_that_is_met_is_looked_at_with_its_descendants() {
         expected.sort_unstable();
         assert_eq!(pids, expected);
     });
+}
+
+/// A process of another user is met only below one that names the device.
+#[test]
+fn a_child_of_another_user_is_met_below_what_names_the_device() {
+    if lacks(&[Need::Root]) {
+        return;
+    }
+    let uuid = "MIG-0d1e2f30-1111-5222-8333-444455559999";
+    let script = "setpriv --reuid=1001 --clear-groups /bin/sleep 60 & echo $! >&2; wait";
+    let path = ("PATH", "/usr/bin:/bin");
+    for (variables, is_met) in [
+        (&[path, ("CUDA_VISIBLE_DEVICES", uuid)][..], true),
+        (&[path], false),
+    ] {
+        let process = Process::start("sh", &["sh", "-c", script], variables);
+        let parent = process.stat().pid;
+        let until = Instant::now() + Duration::from_secs(60);
+        let child = loop {
+            assert!(Instant::now() < until, "no child");
+            let of_other = |pid: &i32| procfs::euid(*pid) == Some(1001);
+            if let Some(child) = children(parent).into_iter().find(of_other) {
+                break child;
+            }
+        };
+        scan(uuid, |scanner| {
+            let everything = scanner.everything();
+            let met = everything.iter().any(|(stat, _)| stat.pid == child);
+            assert_eq!(met, is_met, "{variables:?}");
+        });
+        kill_process(Pid::from_raw(child).unwrap(), Signal::KILL).unwrap();
+    }
 }
 
 /// cudawrap that was told to ignore the variable has nothing to do with the device in it; a

@@ -206,6 +206,7 @@ fn a_rival_between_two_calls_of_a_command_gets_no_device_twice() {
     // Each follows what it has started from a thread of its own.
     all_at_once(&CASES, |case| {
         let calls = run(case, None, 0);
+        let mut runs = 0;
         for rival in RIVALS {
             if rival == Rival::Reserves && !nix::unistd::geteuid().is_root() {
                 continue;
@@ -217,7 +218,10 @@ fn a_rival_between_two_calls_of_a_command_gets_no_device_twice() {
                 // Each rival at other calls.
                 let shift = calls * (rival as usize) / (points * RIVALS.len());
                 run(case, Some(rival), calls * point / points + shift);
+                runs += 1;
             }
         }
+        // In full size, which of them have come to their end.
+        println!("{}: {runs} rivals at {calls} calls", case.name);
     });
 }
