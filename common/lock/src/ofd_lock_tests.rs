@@ -114,7 +114,10 @@ fn a_lock_is_tried_until_it_is_free_or_the_time_has_passed() {
     assert_eq!(got, Ok(false));
     assert!(began.elapsed() >= limit);
     // 0.1 + 0.2 + 0.4 + 0.8 + 1.6 + 2 ms, and what is left of the 5.
-    assert!(tried <= 8, "each pause is longer than the one before: {tried}");
+    assert!(
+        tried <= 8,
+        "each pause is longer than the one before: {tried}"
+    );
     let broken = LockError(Errno::ENOLCK);
     assert_eq!(poll(long, || Err(broken)), Err(broken));
 }

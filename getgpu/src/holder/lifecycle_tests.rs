@@ -1,3 +1,5 @@
+use std::io::Write;
+
 use super::*;
 
 /// A short program of a caller with many children is found among the caller's processes only: a
@@ -16,6 +18,29 @@ fn the_callers_processes_are_read_unless_they_are_known_to_be_the_same() {
     ];
     for (name, has_more, since_printed, scope) in cases {
         assert_eq!(LookScope::of(has_more, since_printed), scope, "{name}");
+    }
+}
+
+/// A reservation that nobody has heard of ends.
+#[test]
+fn only_the_word_of_the_starter_makes_a_reservation() {
+    for (word, is_printed) in [
+        (None, false),
+        (Some(b'x'), false),
+        (Some(start::PRINTED), true),
+    ] {
+        let (mut starter, holder) = std::os::unix::net::UnixStream::pair().unwrap();
+        if let Some(word) = word {
+            starter.write_all(&[word]).unwrap();
+        }
+        starter.shutdown(std::net::Shutdown::Write).unwrap();
+        let mut holder = File::from(std::os::fd::OwnedFd::from(holder));
+        assert_eq!(was_printed(&mut holder), is_printed, "{word:?}");
+        drop(holder);
+        let mut heard = Vec::new();
+        starter.read_to_end(&mut heard).unwrap();
+        let told = [start::READY_WORD, start::PRINTED];
+        assert_eq!(heard, told[..1 + usize::from(is_printed)], "{word:?}");
     }
 }
 
