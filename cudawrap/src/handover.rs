@@ -31,6 +31,15 @@ impl LaunchSpec {
     pub fn unchanged() -> Self {
         Self::default()
     }
+
+    /// With no GPU to be seen (CUDA Programming Guide, CUDA environment variables).
+    pub fn without_gpu() -> Self {
+        let none = ("CUDA_VISIBLE_DEVICES".to_owned(), String::new());
+        Self {
+            variables: vec![none],
+            ..Self::default()
+        }
+    }
 }
 
 unsafe extern "C" {

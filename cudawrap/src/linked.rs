@@ -10,7 +10,7 @@ use std::time::Instant;
 use getgpu_choose::{GrantUse, LockWarning, Request, find_lock_file, pool};
 use getgpu_linux::program_name;
 use getgpu_lock::LockFile;
-use getgpu_model::{Diag, Failure, Visible, visible::hides_all};
+use getgpu_model::{Diag, Failure, Kind, Visible, visible::hides_all};
 use getgpu_settings::{Environment, Loaded, RunOrFail, Settings};
 
 use crate::auto;
@@ -42,19 +42,22 @@ impl LinkedProgram {
 
 fn prepare(program: &Path, diag: &Diag) -> Result<LaunchSpec, Failure> {
     let environment = Environment::of_process();
-    let settings = settings(&environment, program, diag).map(|loaded| loaded.settings);
+    let loaded = settings(&environment, program, diag);
     if switch(options::disabled(), diag) {
         // Before the settings are checked: CUDAWRAP_DISABLE is the way around wrong ones.
         return Ok(LaunchSpec {
-            argv0: settings.map(|settings| settings.argv0).unwrap_or_default(),
+            argv0: loaded
+                .map(|loaded| loaded.settings.argv0)
+                .unwrap_or_default(),
             ..LaunchSpec::unchanged()
         });
     }
-    let settings = settings?;
-    let later = auto::of_linked(&settings, &environment, program);
+    let loaded = loaded?;
+    let settings = &loaded.settings;
+    let later = auto::of_linked(&loaded, &environment, program);
     let spec = match later {
         Some(spec) => spec,
-        None => ready(&settings, &environment, Lessee::to_be(program), diag)?,
+        None => ready(settings, &environment, Lessee::to_be(program), diag)?,
     };
     Ok(LaunchSpec {
         argv0: settings.argv0,
@@ -78,16 +81,21 @@ pub fn settings(environment: &Environment, program: &Path, diag: &Diag) -> Resul
 
 /// What the program gets: the device that CUDA_VISIBLE_DEVICES names, or one that is
 /// chosen where the variable is not set. Programs are shared with nodes without GPUs,
-/// where they run unchanged.
+/// where they run unchanged, and with jobs that were given none, where they see none.
 pub fn ready(
     settings: &Settings,
     environment: &Environment,
     lessee: Lessee<'_>,
     diag: &Diag,
 ) -> Result<LaunchSpec, Failure> {
+    let may_run = settings.when_no_gpu == RunOrFail::Run;
     match with_device(settings, environment, lessee, diag) {
-        Err(failure) if failure.is_no_gpu() && settings.when_no_gpu == RunOrFail::Run => {
-            Ok(LaunchSpec::unchanged())
+        Err(failure) if may_run && failure.is_no_gpu() => Ok(LaunchSpec::unchanged()),
+        Err(failure) if may_run && failure.kind == Kind::NoGrant => {
+            diag.remark(&format!("{failure}: the program sees none"));
+            let hints = failure.hint.iter();
+            hints.for_each(|hint| diag.remark(&format!("hint: {hint}")));
+            Ok(LaunchSpec::without_gpu())
         }
         ready => ready.inspect_err(|failure| {
             let tag = lease_tag::own().ok().flatten();

@@ -49,7 +49,7 @@ fn become_program(options: &CudawrapOptions, diag: &Diag) -> Result<Infallible, 
         LaunchSpec::unchanged()
     } else if options.typed.running.auto {
         let loaded = settings(options, &Environment::of_process(), &program, diag)?;
-        auto::prepare(options, &loaded, diag)?
+        auto::prepare(options, &loaded, &program, diag)?
     } else {
         let ready = prepare(options, &program, diag)?;
         clearing::tell(&program, &words[1..], diag);

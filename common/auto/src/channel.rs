@@ -28,6 +28,10 @@ pub const PROBE: &str = "CUDAWRAP_PROBE";
 /// What the library sets then.
 pub const CALLED: &str = "CUDAWRAP_CALLED";
 
+/// The name whose `[program."NAME"]` table applies to what a program does: it may be a script, or
+/// start another program that calls CUDA.
+pub const TABLE: &str = "CUDAWRAP_TABLE";
+
 /// Programs that are always left alone: they serve other programs, or only count GPUs.
 pub const EXCEPT: [&str; 4] = ["nvidia-*", "ompi_info", "ucx_info", "lstopo*"];
 

@@ -9,6 +9,6 @@
 mod channel;
 
 pub use channel::{
-    CALLED, EXCEPT, LEASE_WORKER_OPTION, MANY, Message, ONE, PROBE, VARIABLE, channel,
+    CALLED, EXCEPT, LEASE_WORKER_OPTION, MANY, Message, ONE, PROBE, TABLE, VARIABLE, channel,
     installed_library, leaves_alone, library_for_tasks, receive, send,
 };

@@ -15,9 +15,10 @@ pub enum Kind {
     Usage,
     /// This node has no NVIDIA driver.
     NoDriver,
-    /// There is a driver, but no GPU that this process may open, or none granted to this
-    /// job.
+    /// There is a driver, but no GPU that this process may open.
     NoUsableGpu,
+    /// The job was granted no GPU; the node may have some.
+    NoGrant,
     /// No device of the request exists here, now or later.
     NoDevice,
     /// The NVIDIA library is missing, failed, or did not answer in time.

@@ -22,7 +22,7 @@ pub fn getgpu(kind: Kind) -> i32 {
     match kind {
         Kind::NoneFree | Kind::Refused => 1,
         Kind::Usage => 2,
-        Kind::NoDriver | Kind::NoUsableGpu | Kind::NoDevice | Kind::Nvml => 3,
+        Kind::NoDriver | Kind::NoUsableGpu | Kind::NoGrant | Kind::NoDevice | Kind::Nvml => 3,
         Kind::LockPlace => 4,
         Kind::CannotRun => CANNOT_RUN,
         Kind::NotFound => NOT_FOUND,

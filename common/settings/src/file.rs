@@ -52,6 +52,7 @@ impl Scope {
         all.into_iter().find(|scope| scope.word() == word)
     }
 
+    /// The first word of such a table's name.
     pub const fn word(self) -> &'static str {
         match self {
             Self::Group => "group",

@@ -5,7 +5,7 @@
 use super::Settings;
 use super::value_codec::{
     absolute_path, count, memory, names, path, quoted, read, selectors, show_or, show_path,
-    show_size, show_text, show_time, size, time, truth,
+    show_size, show_text, show_time, size, some_time, time, truth,
 };
 use crate::policy_words;
 
@@ -98,7 +98,7 @@ keys! {
     policy "memory_decides", "where NVML lists no processes at all, as under WSL, a device without memory in use is free; else it is unknown and never chosen",
         |s| s.memory_decides.to_string(), |s, t| s.memory_decides = truth(t)?;
     policy "nvml_timeout", "how long the NVIDIA library may take in all before a call fails; a GPU that takes a fifth of it for its first question, or a sixth for a later one, is left alone",
-        |s| show_time(s.nvml_timeout), |s, t| s.nvml_timeout = time(t)?;
+        |s| show_time(s.nvml_timeout), |s, t| s.nvml_timeout = some_time(t)?;
     policy "without_grant", "what a batch job without CUDA_VISIBLE_DEVICES may use: \"all\" devices or \"none\"",
         |s| quoted(&s.without_grant), |s, t| s.without_grant = read(t)?;
     policy "unshared", "what a call does in a container whose lock is not the host's: \"warn\", \"quiet\" or \"fail\"",
@@ -144,7 +144,7 @@ keys! {
         |s| show_time(s.reserve_for), |s, t| s.reserve_for = time(t)?;
     preference "when_taken", "what happens to a wrapped program whose CUDA_VISIBLE_DEVICES names a device that somebody else has, or one that NVML does not know: \"run\" or \"fail\"",
         |s| quoted(&s.when_taken), |s, t| s.when_taken = read(t)?;
-    preference "when_no_gpu", "what happens to a wrapped program on a node without GPUs: \"run\" or \"fail\"",
+    preference "when_no_gpu", "what happens to a wrapped program on a node without GPUs, and in a job that was given none: \"run\" or \"fail\"",
         |s| quoted(&s.when_no_gpu), |s, t| s.when_no_gpu = read(t)?;
     preference "argv0", "what a wrapped program finds as its own name: the \"name\" that it was started by, or the path of its own \"file\", for one that looks for its other files from there",
         |s| quoted(&s.argv0), |s, t| s.argv0 = read(t)?;

@@ -23,7 +23,7 @@ mod value_types;
 
 pub use allowed::DeviceList;
 pub use environment::Environment;
-pub use file::File;
+pub use file::{File, Scope};
 pub use first_call::{Auto, AutoNone, AutoSettings};
 pub use keys::KEYS;
 pub use loaded::{Loaded, Scoped, Source, matches};

@@ -11,7 +11,7 @@ use std::path::Path;
 
 use getgpu_linux::{program_name, sys};
 use getgpu_model::{Diag, Failure, Kind, frameworks, visible::hides_all};
-use getgpu_settings::{Auto, Environment, LeaseAt, Loaded, Settings};
+use getgpu_settings::{Auto, Environment, LeaseAt, Loaded, Scope, Settings, matches};
 
 use crate::handover::LaunchSpec;
 use crate::options::CudawrapOptions;
@@ -24,6 +24,7 @@ const AT_START_ONLY: [&str; 1] = ["bind"];
 pub fn prepare(
     options: &CudawrapOptions,
     loaded: &Loaded,
+    program: &Path,
     diag: &Diag,
 ) -> Result<LaunchSpec, Failure> {
     if let Some(option) = options.choices.first_of(&AT_START_ONLY) {
@@ -40,6 +41,11 @@ pub fn prepare(
     })?;
     if loaded.settings.auto.gives == Auto::Off {
         diag.warn("--auto: turned off on this node (auto = \"off\"): the program runs unchanged");
+    } else if getgpu_auto::leaves_alone(&program_name(program), &loaded.settings) {
+        let name = program_name(program);
+        diag.warn(&format!(
+            "--auto: {name} is left alone on this node (auto_except): it gets no device"
+        ));
     }
     let library = library.to_string_lossy().into_owned();
     if let Some(other) = std::env::var_os(getgpu_auto::VARIABLE).filter(|other| **other != *library)
@@ -55,6 +61,7 @@ pub fn prepare(
     if options.typed.choosing.ignore_grant {
         variables.push(("CUDAWRAP_IGNORE_GRANT".to_owned(), "1".to_owned()));
     }
+    variables.extend(table(loaded, program));
     let tag = options.typed.running.tag.clone();
     variables.extend(tag.map(|tag| (lease_tag::VARIABLE.to_owned(), tag)));
     if loaded.settings.auto.gives != Auto::Off {
@@ -68,11 +75,8 @@ pub fn prepare(
 
 /// The same for a linked program that is to take its device so. None: it takes it now,
 /// since it is to, or since nothing would give it one later.
-pub fn of_linked(
-    settings: &Settings,
-    environment: &Environment,
-    program: &Path,
-) -> Option<LaunchSpec> {
+pub fn of_linked(loaded: &Loaded, environment: &Environment, program: &Path) -> Option<LaunchSpec> {
+    let settings = &loaded.settings;
     let is_alone = getgpu_auto::leaves_alone(&program_name(program), settings);
     if settings.lease == LeaseAt::Start || is_alone || sys::secure_execution() {
         return None;
@@ -90,11 +94,22 @@ pub fn of_linked(
         return Some(LaunchSpec::unchanged());
     }
     let mut variables = vec![(getgpu_auto::VARIABLE.to_owned(), library)];
+    variables.extend(table(loaded, program));
     variables.extend(for_frameworks(settings));
     Some(LaunchSpec {
         variables,
         ..LaunchSpec::default()
     })
+}
+
+/// What names the program at the first call, where its table says more than that it has its
+/// device only then.
+fn table(loaded: &Loaded, program: &Path) -> Option<(String, String)> {
+    let name = program_name(program);
+    let lines = loaded.scoped.iter();
+    let mut lines = lines.filter(|line| line.scope == Scope::Program && line.key != "lease");
+    let has_line = lines.any(|line| matches(&line.name, &name));
+    has_line.then(|| (getgpu_auto::TABLE.to_owned(), name))
 }
 
 /// The variables that a share alone decides, unless they are set.

@@ -4,7 +4,7 @@
 
 use std::ffi::{OsStr, OsString};
 use std::os::fd::{OwnedFd, RawFd};
-use std::path::Path;
+use std::path::{Path, PathBuf};
 use std::time::Duration;
 
 use getgpu_auto::Message;
@@ -98,7 +98,9 @@ fn device(
     diag: &Diag,
 ) -> Result<LaunchSpec, Failure> {
     let environment = Environment::of_process();
-    let mut settings = in_force(linked::settings(&environment, lessee.program, diag)?);
+    let table = std::env::var_os(getgpu_auto::TABLE).map(PathBuf::from);
+    let named = table.as_deref().unwrap_or(lessee.program);
+    let mut settings = in_force(linked::settings(&environment, named, diag)?);
     let unset = match threads {
         ProgramThreads::Many => mps::switch_off(&mut settings),
         ProgramThreads::One => None,

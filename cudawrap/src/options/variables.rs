@@ -35,6 +35,7 @@ pub fn unknown_variables() -> Vec<String> {
         "CUDAWRAP_DISABLE",
         "CUDAWRAP_IGNORE_GRANT",
         lease_tag::VARIABLE,
+        getgpu_auto::TABLE,
         BOUND,
     ]
     .map(str::to_owned);

@@ -14,16 +14,17 @@ use getgpu_model::{Kind, quantity::unix_seconds};
 const PREFIX: &str = "slurm-";
 
 /// Why a job got no part, for its user.
-const REASONS: [(Kind, &str); 9] = [
+const REASONS: [(Kind, &str); 10] = [
     (Kind::NoneFree, "none was free on this node"),
     (Kind::Refused, "a limit of this node does not allow it"),
     (Kind::Usage, "the settings of this node are wrong"),
     (Kind::NoDriver, "there is no NVIDIA driver on this node"),
-    (Kind::NoUsableGpu, "the job was given no GPU on this node"),
+    (Kind::NoUsableGpu, "no GPU of this node can be opened"),
     (Kind::NoDevice, "no device of this node can be shared so"),
     (Kind::Nvml, "the NVIDIA driver of this node did not answer"),
     (Kind::LockPlace, "the lock of this node cannot be used"),
     (Kind::NotFound, "the prolog of this node was interrupted"),
+    (Kind::NoGrant, "the job was given no GPU on this node"),
 ];
 
 /// The mark of a job while its prolog runs.

@@ -81,6 +81,9 @@ impl SlurmTask<'_> {
         let settings = &self.context.loaded.settings.slurm;
         let wish = Wish::read(settings, self.granted.is_some())
             .map_err(|failure| Denied::new(Who::First, failure))?;
+        if wish == Wish::Nothing {
+            return Ok(());
+        }
         if wish == Wish::Nobody || task::only_starts_tasks(&variable) {
             return self.leave_alone();
         }

@@ -9,6 +9,9 @@ use super::variable;
 /// Who wants the task to have a device.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Wish {
+    /// The job wants none, however it would get one.
+    Nothing,
+    /// Neither the job nor the site says anything.
     Nobody,
     Site,
     /// The job, with these options.
@@ -30,7 +33,7 @@ impl Wish {
             SlurmTasks::Asked => false,
         };
         match asked.trim().to_ascii_lowercase().as_str() {
-            "no" => Ok(Self::Nobody),
+            "no" => Ok(Self::Nothing),
             "yes" => Ok(Self::Job(Vec::new())),
             "" => Ok(if by_site { Self::Site } else { Self::Nobody }),
             _ if !settings.job_options => {

@@ -67,12 +67,12 @@ impl Request {
             return Err(
                 if environment.allocation_shell && environment.nodes_listed {
                     Failure::new(
-                        Kind::NoUsableGpu,
+                        Kind::NoGrant,
                         "this shell of an allocation has no GPUs: the job's tasks have them",
                     )
                     .hint("start the program as a task: srun cudawrap -- ./app")
                 } else {
-                    Failure::new(Kind::NoUsableGpu, "this job was given no GPU")
+                    Failure::new(Kind::NoGrant, "this job was given no GPU")
                         .hint("ask the batch system for one, for example: srun --gres=gpu:1")
                 },
             );

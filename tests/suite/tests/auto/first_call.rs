@@ -156,6 +156,15 @@ fn programs_that_are_to_be_left_alone_are() {
     }
     sandbox.set_settings("auto_except = ['c?d*']");
     alone(cuda(&sandbox, words));
+    let line = "--auto: cuda is left alone on this node (auto_except)";
+    let typed = sandbox.words(&format!("cudawrap --auto -- cuda {words}"));
+    typed.run().mentions(line);
+    // A script runs as its interpreter, by a name of its own.
+    sandbox.set_settings("auto_except = ['mylauncher']");
+    let launcher = sandbox.path("bin/mylauncher");
+    std::os::unix::fs::symlink("cuda", launcher).unwrap();
+    let command = sandbox.words(&format!("mylauncher {words}"));
+    alone(command.env(VARIABLE, hook(&sandbox)));
     sandbox.set_settings("auto = 'off'");
     // A slip in a user's own file does not undo it.
     sandbox.file("home/.config/getgpu/config.toml", "nonsense", 0o644);

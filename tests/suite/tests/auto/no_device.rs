@@ -44,6 +44,20 @@ fn where_none_is_free_the_site_decides() {
 }
 
 #[test]
+fn a_job_that_was_given_no_gpu_sees_none() {
+    for setting in ["hide", "run", "exit"] {
+        let settings = format!("without_grant = 'none'\nauto_none = '{setting}'");
+        let sandbox = Sandbox::with("gpus4", &settings);
+        let job = cuda(&sandbox, "init visible init").env("SLURM_JOB_ID", "7");
+        let outcome = job.run();
+        outcome.exits(0).says(&[]);
+        assert_eq!(all_said(&outcome, "init"), ["100", "100"]);
+        assert_eq!(said(&outcome, "visible"), "empty");
+        sandbox.assert_clean();
+    }
+}
+
+#[test]
 fn a_first_call_waits_in_the_queue_where_that_is_set() {
     // An empty variable is none.
     #[rustfmt::skip]

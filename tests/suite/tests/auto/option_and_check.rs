@@ -141,6 +141,13 @@ fn check_says_whether_the_driver_calls_the_library() {
     let calls = format!("ok       first call: cuInit (status 0) calls {path}");
     finding(&calls).exits(0);
     assert!(!sandbox.locked(), "it takes nothing");
+    let missing = sandbox
+        .words("getgpu --check")
+        .env(VARIABLE, "/opt/gone/libcudawrap.so");
+    let line = format!("{VARIABLE}=/opt/gone/libcudawrap.so: no such file");
+    missing.run().exits(1).shows(&line);
+    let set = sandbox.words("getgpu --check").env(VARIABLE, &path);
+    set.run().exits(0);
     sandbox.set_settings("auto = 'off'");
     finding("auto = \"off\"").exits(0);
     sandbox.set_settings("nvml_timeout = '2s'");

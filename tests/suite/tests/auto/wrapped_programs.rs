@@ -3,7 +3,7 @@
 
 use getgpu_tests::hooked::{VARIABLE, said};
 use getgpu_tests::listing;
-use getgpu_tests::wrapped::wrap;
+use getgpu_tests::wrapped::{wrap, wrap_script};
 use harness::{Sandbox, wait};
 
 const LATER: &str = "[program.'gmx']\nlease = 'first_call'";
@@ -66,6 +66,31 @@ fn the_first_call_takes_a_device_of_its_own() {
     let none = sandbox.words("@/opt/gmx init visible").run();
     none.mentions("no free device: 4 of 4 in use");
     assert_eq!(said(&none, "visible"), "empty");
+}
+
+/// Its table says what it gets, although its interpreter, or a program that it starts, is what
+/// calls CUDA.
+#[test]
+fn the_table_of_a_script_holds_for_what_it_starts() {
+    let table = "[program.'train']\nlease = 'first_call'\npolicy = 'last'\nshare = '1/2'";
+    let sandbox = Sandbox::with("gpus4", table);
+    let last = &sandbox.uuids()[3];
+    let script = "#!/bin/sh\ncuda init visible context hold; true\n";
+    let started = wrap_script(&sandbox, "opt", "train", script);
+    let plain = sandbox.file("work/train", script, 0o755);
+    let auto = sandbox.words("cudawrap --auto --").args([plain]);
+    for command in [sandbox.command(started), auto] {
+        let running = command.spawn();
+        wait::until("it has a device", || running.stdout().contains("context"));
+        let text = running.stdout();
+        assert!(text.contains(&format!("visible {last}")), "{text}");
+        let listed = listing::json(&sandbox);
+        let holder = &listed["devices"][3]["holders"][0];
+        assert_eq!(holder["share"], 0.5, "{listed}");
+        let program = holder["pid"].to_string();
+        sandbox.words("kill").args([program]).run().exits(0);
+        running.wait();
+    }
 }
 
 /// Where libcudawrap.so would give it none, it takes its device at its start.

@@ -56,6 +56,39 @@ fn a_node_without_gpus_runs_linked_programs_whatever_the_lock_is() {
     with_gpus.refuses(&[(ways[0], 125, line)]);
 }
 
+/// It would run on the first GPU, beside the job that was given it.
+#[test]
+fn a_linked_program_in_a_job_without_a_gpu_sees_none() {
+    let sandbox = Sandbox::with("gpus4", "without_grant = 'none'");
+    wrap(&sandbox, "opt", "app", "sim-cuda");
+    wrap(&sandbox, "opt", "tell", "probe");
+    for job in [
+        "SLURM_JOB_ID=7",
+        "SLURM_JOB_ID=7 SLURM_JOB_NODELIST=n1",
+        "PBS_JOBID=7",
+    ] {
+        for without in ["", " CUDAWRAP_IGNORE_GRANT=1"] {
+            let start = format!("{job}{without}");
+            let program = sandbox.words(&format!("{start} @/opt/app")).run();
+            program.exits(100).says(&[]);
+            let told = sandbox.words(&format!("{start} @/opt/tell env")).run();
+            let visible = told.exits(0).stdout.lines();
+            let visible: Vec<&str> = visible
+                .filter(|line| line.contains("CUDA_VISIBLE"))
+                .collect();
+            assert_eq!(visible, ["env CUDA_VISIBLE_DEVICES "], "{start}");
+        }
+    }
+    assert_eq!(sandbox.folder().runs().unwrap().len(), 0);
+    // What the job was given is used.
+    let granted = sandbox.words("SLURM_JOB_ID=7 CUDA_VISIBLE_DEVICES=2 @/opt/app");
+    granted.run().exits(0);
+    sandbox.set_settings("without_grant = 'none'\nwhen_no_gpu = 'fail'");
+    let refused = [("SLURM_JOB_ID=7 @/opt/app", 125, "this job was given no GPU")];
+    sandbox.refuses(&refused);
+    sandbox.assert_clean();
+}
+
 #[test]
 fn a_hanging_library_is_125_and_no_program_runs() {
     let sandbox = Sandbox::with("mig4", "nvml_timeout = '500ms'");

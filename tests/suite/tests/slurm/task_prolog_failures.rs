@@ -151,4 +151,6 @@ fn tasks_that_nothing_is_given_may_load_the_library() {
     );
     let own = format!("{STEP} auto=true CUDA_INJECTION64_PATH=/own");
     called(&sandbox, &own).answers("");
+    let no = format!("{STEP} auto=true GETGPU_SLURM=no");
+    called(&sandbox, &no).answers("");
 }
