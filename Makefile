@@ -157,6 +157,9 @@ bench: build ## the figures of docs/PERFORMANCE.md
 quoted = '$(subst ','\'',$(1))'
 at     = $(call quoted,$(DESTDIR)$(1))
 
+# A path of an example is that of this installation.
+placed = sed -i "s|$(1)|$$(printf '%s' $(call quoted,$(2)) | sed 's/[|&\\]/\\&/g')|g" $(call at,$(3))
+
 # It never builds: under sudo there may be no cargo, and nothing of root's is to lie in target.
 install: built install-files ## copies what is built; prefix=, DESTDIR=
 
@@ -192,6 +195,11 @@ install-files:
 	$(INSTALL) -m 0644 etc/slurm/README.md etc/slurm/job_submit.lua $(call at,$(slurmdir)/)
 	# Examples only: neither a service nor a login shell takes a device because this is installed.
 	$(INSTALL) -m 0644 $(samples) $(call at,$(examples)/)
+	$(call placed,/usr/lib/getgpu,$(libdir),$(examples)/60-cudawrap.conf)
+	$(call placed,/opt/getgpu/0.1.0,$(prefix),$(examples)/cudawrap.tcl)
+	$(call placed,/usr/bin,$(bindir),$(examples)/gpu-app.service) && $(call placed,/usr/bin,$(bindir),$(examples)/getgpu-monitor.service)
+	$(call placed,/usr/local/share/getgpu/slurm,$(slurmdir),$(slurmdir)/README.md) && $(call placed,/usr/local/bin,$(bindir),$(slurmdir)/README.md)
+	$(call placed,../../docs,$(docdir),$(slurmdir)/README.md)
 
 # Every wrapped program first gets its name back: without cudawrap its path would not run. If one cannot be, nothing is removed.
 # The settings stay if they were changed; /run/getgpu stays, since running programs hold their leases there.

@@ -37,6 +37,27 @@ fn ground(things: &[&str]) -> Ground {
     ground
 }
 
+/// What cannot be looked at may be a program.
+#[test]
+fn only_a_name_that_no_file_can_have_counts_as_absent() {
+    let ground = ground(&[]);
+    let (dir, names) = (
+        Directory::open(&ground.path("app")).unwrap(),
+        Names::of(OsStr::new("x")),
+    );
+    let wrapper = OsStr::new("../opt/cudawrap");
+    let work = Work {
+        dir: &dir,
+        names: &names,
+        wrapper,
+        own: None,
+    };
+    let too_long = entry_now(&work, OsStr::new(&"x".repeat(300))).unwrap();
+    assert!(too_long.id.is_none());
+    // NUL ends a name, so the kernel cannot be asked.
+    assert!(entry_now(&work, OsStr::new("x\0y")).is_err());
+}
+
 /// Between the look and the step another process may have put a program there.
 #[test]
 fn a_name_goes_away_only_if_no_file_is_lost_with_it() {

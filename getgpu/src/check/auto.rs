@@ -3,7 +3,7 @@
 //! belongs to no other check; the library does nothing there but say that it was called.
 #![allow(unsafe_code)]
 
-use std::path::Path;
+use std::path::{Path, PathBuf};
 
 use getgpu_linux::ReaderChild;
 use getgpu_model::reason;
@@ -21,6 +21,19 @@ const NOT_CALLED: &str = "not-called";
 /// Asks, and notes what it found.
 pub fn check(settings: &Settings, findings: &mut Findings) {
     let what = "first call";
+    let set = std::env::var_os(getgpu_auto::VARIABLE).map(PathBuf::from);
+    for missing in set
+        .iter()
+        .filter(|path| !path.as_os_str().is_empty() && !path.is_file())
+    {
+        let (name, path) = (getgpu_auto::VARIABLE, missing.display());
+        let found = format!("{name}={path}: no such file, so the driver ignores the variable");
+        findings.wrong(
+            what,
+            &found,
+            "set it to the path where libcudawrap.so is installed",
+        );
+    }
     let Some(library) = getgpu_auto::installed_library() else {
         findings.fine(
             what,

@@ -19,6 +19,8 @@ struct HeldByUser {
     /// Units of all devices together.
     units: i64,
     names: Vec<String>,
+    /// Some of it is reserved.
+    reserves: bool,
 }
 
 /// Whether this user may have more.
@@ -66,11 +68,13 @@ impl HeldByUser {
         } else {
             format!(": {}", self.names.join(", "))
         };
-        Failure::new(
-            Kind::NoneFree,
-            format!("you hold {number} of at most {most}{names}"),
-        )
-        .hint("getgpu --release UUID gives up a reservation; getgpu --list shows all")
+        let hint = if self.reserves {
+            "getgpu --release UUID gives up a reservation; getgpu --list shows all"
+        } else {
+            "a lease ends with its program; getgpu --list shows all"
+        };
+        let text = format!("you hold {number} of at most {most}{names}");
+        Failure::new(Kind::NoneFree, text).hint(hint)
     }
 }
 
@@ -134,10 +138,11 @@ fn count(
         for side in [Side::Lease, Side::Reservation] {
             // Any user can lock a byte with this uid, so it counts only beside units that
             // are held.
-            let held = probe.conflict(span.of_side(side, Level::Outer))?.is_some();
-            if held && holders::uids(probe, span, side)?.contains(&host) {
+            let is_held = probe.conflict(span.of_side(side, Level::Outer))?.is_some();
+            if is_held && holders::uids(probe, span, side)?.contains(&host) {
                 let shown = shown(lock_file, probe, uid, side, span)?;
                 units = units.union(&shown.units);
+                held.reserves |= side == Side::Reservation;
                 who = who.or(shown.who);
             }
         }

@@ -91,6 +91,37 @@ fn what_is_installed_where_and_that_nothing_is_left() {
             assert_eq!(found, Some(mode), "{name}: {there:#?}");
         }
     }
+    // Examples name what is installed.
+    let usr = sandbox.text("usr");
+    for (file, path) in [
+        (
+            "doc/getgpu/examples/60-cudawrap.conf",
+            format!("64_PATH={usr}/lib/getgpu/libcudawrap.so\n"),
+        ),
+        (
+            "doc/getgpu/examples/cudawrap.tcl",
+            format!("set root {usr}\n"),
+        ),
+        (
+            "doc/getgpu/examples/gpu-app.service",
+            format!("ExecStart={usr}/bin/cudawrap "),
+        ),
+        (
+            "doc/getgpu/examples/getgpu-monitor.service",
+            format!("ExecStart={usr}/bin/getgpu "),
+        ),
+        (
+            "getgpu/slurm/README.md",
+            format!("\nProlog={usr}/share/getgpu/slurm/prolog\n"),
+        ),
+        (
+            "getgpu/slurm/README.md",
+            format!("]({usr}/share/doc/getgpu/AUTO.md)"),
+        ),
+    ] {
+        let text = std::fs::read_to_string(sandbox.path(&format!("usr/share/{file}"))).unwrap();
+        assert!(text.contains(&path), "{file}: {path}");
+    }
     let active = |name: &&String| name.contains("profile.d") || name.contains("systemd");
     assert_eq!(there.keys().find(active), None);
     let settings = files(&sandbox.path("etc"));
