@@ -48,6 +48,8 @@ fn what_a_path_runs() {
         (&["d/x > ../cudawrap", "e/x"], "e/x"),
         (&["d/x > ../cudawrap", "e/x > ../cudawrap", "e/CUDAWRAP_x"], "e/CUDAWRAP_x"),
         (&["d/x > ../cudawrap", "d/CUDAWRAP_x > y", "d/y > ../cudawrap", "e/y"], "e/y"),
+        // What cannot be executed is passed by, as a shell does.
+        (&["d/x > ../cudawrap", "e/x/directory", "f/x"], "f/x"),
         // Another cudawrap, and one that is gone.
         (&["d/x > ../cudawrap", "d/CUDAWRAP_x > ../o/cudawrap", "o/cudawrap"], ""),
         (&["d/x > /nowhere/cudawrap", "d/CUDAWRAP_x"], "d/CUDAWRAP_x"),
@@ -61,7 +63,7 @@ fn what_a_path_runs() {
         let root = temporary.path().canonicalize().unwrap();
         lay(&root, entries);
         lay(&root, &["cudawrap"]);
-        let directories = [root.join("d"), root.join("e")];
+        let directories = ["d", "e", "f"].map(|name| root.join(name));
         let found = Rule {
             is_wrapper: &is_cudawrap,
             directories: &directories,

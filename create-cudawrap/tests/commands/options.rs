@@ -129,6 +129,26 @@ fn a_record_that_cannot_be_written_fails_nothing() {
     assert_eq!(sandbox.output_of("app/x"), "one a b");
 }
 
+/// Where /bin is a link to /usr/bin, a package may have recorded either.
+#[test]
+fn a_package_owns_a_program_by_both_of_its_paths() {
+    if std::fs::canonicalize("/bin").unwrap() != std::path::Path::new("/usr/bin") {
+        harness::skip::say("/bin is not a link to /usr/bin here");
+        return;
+    }
+    let sandbox = Sandbox::with_program();
+    let bin = sandbox.path("bin").display().to_string();
+    for known in ["/bin/env", "/usr/bin/env"] {
+        let dpkg = format!("#!/bin/sh\n[ \"$3\" = {known} ] && echo amber: {known}\n");
+        sandbox.program("bin/dpkg", &dpkg);
+        let asked = below(
+            &sandbox,
+            &format!("PATH={bin}:$PATH; exec \"$0\" --dry-run /usr/bin/env"),
+        );
+        asked.exits(1).mentions("belongs to the package amber");
+    }
+}
+
 #[test]
 fn what_the_caller_ignores_and_the_size_of_files_do_not_matter() {
     let sandbox = Sandbox::with_program();
@@ -193,6 +213,12 @@ fn a_deleted_directory_is_dropped_from_the_record() {
     sandbox.ok(&["--repair", "--all"]);
     let note = || std::fs::read_to_string(sandbox.path("state/getgpu/wrapped")).unwrap();
     assert_eq!(note().lines().count(), 3);
+    sandbox.ok(&["--undo", "--all", "--dry-run"]);
+    assert_eq!(
+        note().lines().count(),
+        3,
+        "a file system may not be mounted now"
+    );
     let undone = sandbox.ok(&["--undo", "--all"]);
     undone.mentions("gone/y: no longer exists");
     assert_eq!(note(), "");

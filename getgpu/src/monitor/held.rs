@@ -200,3 +200,7 @@ impl HeldDevice {
         syslog::released(record.by, self.pid, &record.text(), self.age());
     }
 }
+
+#[cfg(test)]
+#[path = "held_tests.rs"]
+mod tests;

@@ -237,6 +237,8 @@ mod tests {
         let d = draw(7);
         assert_eq!(d.number, Some(first + 3));
         let probe = lock_file.open().unwrap();
+        let heads = [7, 9].map(|queue| head(&probe, queue).unwrap());
+        assert_eq!(heads, [a.number, None]);
         assert_eq!(
             [Some(7), None].map(|queue| waiting(&probe, queue).unwrap()),
             [3, 3]

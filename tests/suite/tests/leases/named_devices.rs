@@ -139,6 +139,13 @@ fn a_linked_program_runs_unchanged_with_several_devices_or_none() {
         linked.exits(100).prints("NODEVICE\n").says(&[]);
         let typed = sandbox.words("cudawrap -- true").visible(value).run();
         typed.refuses(125, "it names no device");
+        let ignored = "CUDAWRAP_IGNORE_GRANT=1 @/opt/app";
+        sandbox
+            .words(ignored)
+            .visible(value)
+            .run()
+            .exits(0)
+            .says(&[]);
     }
     let gone = "MIG-GPU-7a1b2c3d-0001-5abc-8def-000000000009/1/0";
     let outcome = sandbox.words("cudawrap -- true").visible(gone).run();

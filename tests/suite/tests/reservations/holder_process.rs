@@ -17,7 +17,7 @@ fn proc(pid: i32, file: &str) -> String {
 #[test]
 fn the_holder_is_small_and_carries_nothing_of_its_caller() {
     let sandbox = Sandbox::new("a100x8");
-    let script = "umask 077; ulimit -c 0; exec 7<config.toml 8>>noise; trap '' TERM HUP; x=$(getgpu --for 30); echo $$ $x";
+    let script = "umask 077; ulimit -c 0; exec 7<config.toml 8>>noise; trap '' TERM HUP; x=$(launch --block 15 getgpu --for 30); echo $$ $x";
     let shell = sandbox.shell("bash", script).env("SECRET", "value");
     let shell = shell.directory(sandbox.root());
     fs::write(sandbox.path("noise"), "").unwrap();
@@ -52,7 +52,10 @@ fn the_holder_is_small_and_carries_nothing_of_its_caller() {
         let kib: u32 = resident.parse().unwrap();
         assert!(kib < 3 << 10, "{resident}");
     }
-    // Signals that the caller ignored are not ignored here.
+    // Signals that the caller ignored or blocked are neither here.
+    let blocked = status.split("SigBlk:\t").nth(1).unwrap();
+    let blocked = u64::from_str_radix(&blocked[..16], 16).unwrap();
+    assert_eq!(blocked >> (Signal::SIGTERM as u32 - 1) & 1, 0, "{status}");
     kill(Pid::from_raw(pid), Signal::SIGTERM).unwrap();
     free_again(&sandbox);
 }

@@ -60,6 +60,26 @@ fn bad_tags_and_users_are_refused_in_one_line() {
     }
 }
 
+/// Only then may the user's processes look into it (ptrace(2)).
+#[test]
+fn a_reservation_for_another_user_has_the_group_of_their_login() {
+    let Some(sandbox) = root("mig4") else { return };
+    let passwd = std::fs::read_to_string("/etc/passwd").unwrap();
+    let ids = passwd.lines().map(|line| {
+        let words: Vec<&str> = line.split(':').collect();
+        (words[2].to_owned(), words[3].to_owned())
+    });
+    let Some((uid, gid)) = ids.into_iter().find(|(uid, gid)| uid != gid) else {
+        skip::say("each user here has a group of the same number");
+        return;
+    };
+    sandbox.line(&format!("--tag job --uid {uid} --hold=0"));
+    let holder = format!("/proc/{}/status", sandbox.holders()[0].pid);
+    let status = std::fs::read_to_string(holder).unwrap();
+    let line = status.lines().find(|line| line.starts_with("Gid:"));
+    assert_eq!(line.unwrap().split_whitespace().nth(1), Some(gid.as_str()));
+}
+
 #[test]
 fn twenty_calls_with_one_tag_at_once_make_one_reservation() {
     let sandbox = Sandbox::new("a100x1");
