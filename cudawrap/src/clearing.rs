@@ -17,7 +17,7 @@ const CLEARING: &[(&str, &[&str], &str)] = &[
     (
         "env",
         &["-i", "-", "--ignore-environment"],
-        "env -i cudawrap -- ./app",
+        "env -i PATH=\"$PATH\" cudawrap -- ./app",
     ),
     ("ssh", &[], "ssh HOST cudawrap -- ./app"),
     (
@@ -54,12 +54,18 @@ pub fn tell(program: &Path, words: &[OsString], diag: &Diag) {
 /// given the variable or the device by name has it.
 fn order<'w>(name: &str, mut words: impl Iterator<Item = &'w str> + Clone) -> Option<&'static str> {
     let (_, needs, order) = CLEARING.iter().find(|(known, ..)| *known == name)?;
-    let passes = ["CUDA_VISIBLE_DEVICES", "device=", "nvidia.com/gpu=", "-E"];
-    let is_passed = words
-        .clone()
-        .any(|word| passes.iter().any(|pass| word.contains(pass)));
+    let passes = ["CUDA_VISIBLE_DEVICES", "device=", "nvidia.com/gpu="];
+    let is_passed = words.clone().any(|word| {
+        passes.iter().any(|pass| word.contains(pass)) || (name == "sudo" && keeps_all(word))
+    });
     let clears = needs.is_empty() || words.any(|word| needs.contains(&word));
     (clears && !is_passed).then_some(*order)
+}
+
+/// Whether it is the option of sudo that keeps the environment, among others in one word or not.
+fn keeps_all(word: &str) -> bool {
+    let letters = word.strip_prefix('-').filter(|rest| !rest.starts_with('-'));
+    word == "--preserve-env" || letters.is_some_and(|letters| letters.contains('E'))
 }
 
 #[cfg(test)]
@@ -71,9 +77,10 @@ mod tests {
         #[rustfmt::skip]
         let cases = [
             ("tox -p", true), ("sudo -u ana ./app", true), ("sudo -E ./app", false),
+            ("sudo -nE ./app", false), ("sudo --preserve-env ./app", false), ("sudo ./app-E", true),
             ("sudo --preserve-env=CUDA_VISIBLE_DEVICES ./app", false), ("su - ana", true),
             ("env A=1 ./app", false), ("env -i ./app", true), ("env - ./app", true),
-            ("docker run image", true), ("docker ps", false),
+            ("docker run image", true), ("docker ps", false), ("docker run my-Env-image", true),
             ("docker run -e CUDA_VISIBLE_DEVICES image", false),
             ("docker run --gpus device=MIG-1 image", false), ("podman run image", true),
             ("ssh host ./app", true), ("apptainer exec --nv image app", false),
