@@ -8,7 +8,7 @@ const CLEARING: [(&str, &str); 6] = [
     ("tox -p", "in tox.ini: commands = cudawrap -- pytest"),
     ("sudo -u ana ./app", "sudo -u USER cudawrap -- ./app"),
     ("su - ana", "su USER -c 'cudawrap -- ./app'"),
-    ("env -i ./app", "env -i cudawrap -- ./app"),
+    ("env -i ./app", "env -i PATH=\"$PATH\" cudawrap -- ./app"),
     (
         "docker run image",
         "docker run --gpus device=$(getgpu) image",
