@@ -73,9 +73,36 @@ fn mount_namespace(pid: &str) -> Option<u64> {
 /// /run/getgpu:/run/getgpu` makes it.
 fn mounted(path: &Path) -> bool {
     let mounts = std::fs::read_to_string("/proc/self/mountinfo").unwrap_or_default();
+    is_mounted_in(&mounts, path)
+}
+
+/// The same by a list of mounts (proc_pid_mountinfo(5)).
+fn is_mounted_in(mounts: &str, path: &Path) -> bool {
     let points = mounts.lines().filter_map(|line| line.split(' ').nth(4));
     let directory = path.parent();
     points
         .into_iter()
         .any(|point| Path::new(point) == path || Some(Path::new(point)) == directory)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_container_has_the_lock_by_a_mount_of_its_file_or_directory() {
+        let path = Path::new("/run/getgpu/lock");
+        let cases = [
+            ("/run/getgpu", true),
+            ("/run/getgpu/lock", true),
+            ("/run", false),
+            ("/run/getgpu/lock/x", false),
+        ];
+        for (point, is_mounted) in cases {
+            let mounts = format!(
+                "22 1 0:21 / / rw - overlay o rw\n36 22 0:30 /getgpu {point} rw - tmpfs tmpfs rw\n"
+            );
+            assert_eq!(is_mounted_in(&mounts, path), is_mounted, "{point}");
+        }
+    }
 }

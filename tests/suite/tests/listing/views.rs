@@ -92,6 +92,15 @@ fn a_hold_says_until_when_it_lasts() {
     assert!(shown, "{table:#?}");
     assert!(!line(&plain).contains(" in "), "{table:#?}");
     sandbox.ask("--release train").exits(0);
+    // The site's limit is the longest, and one's own may be shorter.
+    for (time, least) in [("30d", 3500), ("20m", 1100)] {
+        let uuid = sandbox.line(&format!("--hold --for {time} --tag train"));
+        let listed = listing::json(&sandbox);
+        let holder = &listing::device(&listed, &uuid)["holders"][0];
+        let left = holder["until"].as_u64().unwrap() - listed["time"].as_u64().unwrap();
+        assert!((least..=least + 101).contains(&left), "{time}: {holder}");
+        sandbox.ask("--release train").exits(0);
+    }
     let table = sandbox.ask("--list");
     assert!(!table.stdout.contains("UNTIL"), "{table:#?}");
 }

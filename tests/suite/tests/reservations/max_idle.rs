@@ -125,6 +125,18 @@ fn a_process_a_lease_and_doubt_each_keep_it() {
     });
 }
 
+/// What root holds until it is released has its reasons, such as maintenance.
+#[test]
+fn what_is_held_until_released_is_never_ended() {
+    let Some(sandbox) = node(END) else { return };
+    let _monitor = monitor(&sandbox);
+    sandbox.line("-q --hold=0");
+    let what = "it is the site's own";
+    wait::throughout(Duration::from_secs(5), what, || {
+        sandbox.holders().len() == 1
+    });
+}
+
 #[test]
 fn only_one_monitor_runs_and_only_roots() {
     let settings = "max_idle = '1h'";
