@@ -36,6 +36,11 @@ fn a_listing_of_some_devices_keeps_their_index() {
     assert_eq!(shown(&["--gpu", "0"]).len(), 4);
     assert_eq!(shown(&["--gpu", &sandbox.uuids()[2]]), ["2"]);
     assert_eq!(shown(&["--min-memory", "1T", "--free"]).len(), 0);
+    // What is idle and not handed out is not free.
+    let drained = &sandbox.uuids()[free[0].parse::<usize>().unwrap()];
+    sandbox.set_settings(&format!("excluded = ['{drained}']"));
+    assert_eq!(shown(&["--free"]), free[1..]);
+    sandbox.set_settings("");
     // The index is the one that getgpu takes.
     let taken = sandbox.getgpu([&mine[0]]).run();
     taken.mentions("leased by root");

@@ -84,6 +84,9 @@ fn what_is_kept_is_shown_and_left_alone_and_free_as_soon_as_its_waiter_is_gone()
         .exits(75)
         .mentions("no free device: 4 of 4 in use (");
     refused.mentions("kept for a waiter 1");
+    // Shares one after the other would keep it from its waiter.
+    let share = sandbox.words("cudawrap --share 1/2 -- true").run();
+    share.exits(75).mentions("kept for a waiter");
     let explained = sandbox.ask("--explain");
     explained.exits(1).mentions(&format!(
         ": kept for {} (pid {}, cudawrap): it waits for several devices",
@@ -110,6 +113,8 @@ fn who_names_a_kept_device_has_it() {
         .visible(uuid)
         .run()
         .exits(0);
+    let share = sandbox.words("cudawrap --share 1/2 -- true").visible(uuid);
+    share.run().exits(0);
     let index = device["index"].to_string();
     assert_eq!(sandbox.line(&format!("{index} --for=600")), uuid);
     drop((held, waiter));

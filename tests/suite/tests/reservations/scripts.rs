@@ -186,6 +186,20 @@ fn a_call_waits_for_what_lingers_and_for_nothing_else() {
     shell.wait().exits(0);
 }
 
+/// Two devices are wanted: one has room, the other one is about to.
+#[test]
+fn what_has_room_counts_beside_what_lingers() {
+    let sandbox = Sandbox::new("gpus4");
+    sandbox.line("-q -n 2 --hold");
+    let script = "CUDA_VISIBLE_DEVICES=$(getgpu) sim-cuda && d=$(getgpu -n 2) && echo $d";
+    let both = sandbox.shell("bash", script).run();
+    assert_eq!(
+        both.exits(0).stdout.trim().split(',').count(),
+        2,
+        "{both:#?}"
+    );
+}
+
 /// A holder notices the end of its program late on a busy machine: as late as it likes, by a
 /// signal. Its user's next call waits meanwhile as for one that lingers.
 #[test]

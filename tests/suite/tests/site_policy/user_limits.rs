@@ -42,6 +42,42 @@ fn a_user_has_no_more_than_the_site_allows() {
     assert_eq!(ask("-q -n 2").line().split(',').count(), 2);
 }
 
+/// Only a part of the node is looked at, and all of it counts.
+#[test]
+fn what_a_user_has_on_another_gpu_counts() {
+    let Some(sandbox) = Sandbox::given(&[skip::Need::Root], "gpus4", "max_per_user = 1") else {
+        return;
+    };
+    let words = "cudawrap --gpu 0 -- sim-cuda --run forever";
+    let _first = sandbox.words(words).uid(OTHER).spawn();
+    sandbox.until_running(1);
+    let second = sandbox.words("cudawrap --gpu 1 -- sim-cuda").uid(OTHER);
+    second.run().refuses(75, "you hold 1 of at most 1");
+    let second = sandbox.words("getgpu --gpu 1").uid(OTHER);
+    second.run().refuses(1, "you hold 1 of at most 1");
+}
+
+/// A group counts by which the user belongs to others as well.
+#[test]
+fn a_group_beside_the_users_own_has_its_limit() {
+    let settings = "max_per_user = 1\n[group.daemon]\nmax_per_user = 2";
+    let Some(sandbox) = Sandbox::given(&[skip::Need::Root], "gpus4", settings) else {
+        return;
+    };
+    let Ok(Some(group)) = nix::unistd::Group::from_name("daemon") else {
+        skip::say("there is no group daemon here");
+        return;
+    };
+    let two = |groups: &str| {
+        let user = format!("setpriv --reuid={OTHER} --regid={OTHER} {groups}");
+        sandbox
+            .words(&format!("{user} getgpu -n 2 --no-reserve"))
+            .run()
+    };
+    two("--clear-groups").refuses(3, "");
+    two(&format!("--groups={}", group.gid)).exits(0);
+}
+
 /// Two users share a device: the limit of one does not count the part of the other.
 #[test]
 fn a_part_of_a_device_counts_for_the_user_who_has_it() {
