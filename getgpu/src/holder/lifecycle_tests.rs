@@ -21,7 +21,7 @@ fn the_callers_processes_are_read_unless_they_are_known_to_be_the_same() {
     }
 }
 
-/// A reservation that nobody has heard of ends.
+/// A reservation whose device was not printed ends.
 #[test]
 fn only_the_word_of_the_starter_makes_a_reservation() {
     for (word, is_printed) in [
