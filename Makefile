@@ -197,8 +197,10 @@ install-files:
 	$(INSTALL) -m 0644 $(samples) $(call at,$(examples)/)
 	$(call placed,/usr/lib/getgpu,$(libdir),$(examples)/60-cudawrap.conf)
 	$(call placed,/opt/getgpu/0.1.0,$(prefix),$(examples)/cudawrap.tcl)
-	$(call placed,/usr/bin,$(bindir),$(examples)/gpu-app.service) && $(call placed,/usr/bin,$(bindir),$(examples)/getgpu-monitor.service)
-	$(call placed,/usr/local/share/getgpu/slurm,$(slurmdir),$(slurmdir)/README.md) && $(call placed,/usr/local/bin,$(bindir),$(slurmdir)/README.md)
+	$(call placed,/usr/bin,$(bindir),$(examples)/gpu-app.service)
+	$(call placed,/usr/bin,$(bindir),$(examples)/getgpu-monitor.service)
+	$(call placed,/usr/local/share/getgpu/slurm,$(slurmdir),$(slurmdir)/README.md)
+	$(call placed,/usr/local/bin,$(bindir),$(slurmdir)/README.md)
 	$(call placed,../../docs,$(docdir),$(slurmdir)/README.md)
 
 # Every wrapped program first gets its name back: without cudawrap its path would not run. If one cannot be, nothing is removed.

@@ -93,8 +93,9 @@ pub fn ready(
         Err(failure) if may_run && failure.is_no_gpu() => Ok(LaunchSpec::unchanged()),
         Err(failure) if may_run && failure.kind == Kind::NoGrant => {
             diag.remark(&format!("{failure}: the program sees none"));
-            let hints = failure.hint.iter();
-            hints.for_each(|hint| diag.remark(&format!("hint: {hint}")));
+            if let Some(hint) = &failure.hint {
+                diag.remark(&format!("hint: {hint}"));
+            }
             Ok(LaunchSpec::without_gpu())
         }
         ready => ready.inspect_err(|failure| {

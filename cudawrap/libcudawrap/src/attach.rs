@@ -31,13 +31,11 @@ pub fn attach(diag: &Diag) -> GateOutcome {
     // Nonsense in the variable never keeps a program from its device.
     let disabled = env_flags::is_on("CUDAWRAP_DISABLE").unwrap_or(false);
     let program = procfs::executable("self").unwrap_or_default();
-    // A script runs as its interpreter, and has its own name here (prctl(2), PR_SET_NAME).
+    // A script runs as its interpreter, and has its own name here (proc_pid_comm(5)).
     let started = procfs::comm(std::process::id() as i32).unwrap_or_default();
     let names = [program_name(&program), started];
-    let is_any = |test: &dyn Fn(&str) -> bool| names.iter().any(|name| test(name));
-    let is_excepted = getgpu_auto::EXCEPT
-        .iter()
-        .any(|pattern| is_any(&|name| matches(pattern, name)));
+    let mut built_in = getgpu_auto::EXCEPT.iter();
+    let is_excepted = built_in.any(|pattern| names.iter().any(|name| matches(pattern, name)));
     if sys::secure_execution() || disabled || is_excepted {
         return GateOutcome::Final;
     }
@@ -46,7 +44,8 @@ pub fn attach(diag: &Diag) -> GateOutcome {
         Ok(settings) => settings,
         Err(failure) => return without(AutoNone::Hide, &failure, diag),
     };
-    if is_any(&|name| getgpu_auto::leaves_alone(name, &settings)) {
+    let mut names = names.iter();
+    if names.any(|name| getgpu_auto::leaves_alone(name, &settings)) {
         return GateOutcome::Final;
     }
     // A variable that this library has emptied counts as not set.

@@ -39,10 +39,10 @@ pub fn prepare(
         )
         .hint("install it as lib/getgpu/libcudawrap.so beside cudawrap's bin")
     })?;
+    let name = program_name(program);
     if loaded.settings.auto.gives == Auto::Off {
         diag.warn("--auto: turned off on this node (auto = \"off\"): the program runs unchanged");
-    } else if getgpu_auto::leaves_alone(&program_name(program), &loaded.settings) {
-        let name = program_name(program);
+    } else if getgpu_auto::leaves_alone(&name, &loaded.settings) {
         diag.warn(&format!(
             "--auto: {name} is left alone on this node (auto_except): it gets no device"
         ));
@@ -103,13 +103,14 @@ pub fn of_linked(loaded: &Loaded, environment: &Environment, program: &Path) -> 
 }
 
 /// What names the program at the first call, where its table says more than that it has its
-/// device only then.
+/// device only then, or where the variable names what has started it.
 fn table(loaded: &Loaded, program: &Path) -> Option<(String, String)> {
     let name = program_name(program);
     let lines = loaded.scoped.iter();
     let mut lines = lines.filter(|line| line.scope == Scope::Program && line.key != "lease");
     let has_line = lines.any(|line| matches(&line.name, &name));
-    has_line.then(|| (getgpu_auto::TABLE.to_owned(), name))
+    let is_set = std::env::var_os(getgpu_auto::TABLE).is_some();
+    (has_line || is_set).then(|| (getgpu_auto::TABLE.to_owned(), name))
 }
 
 /// The variables that a share alone decides, unless they are set.

@@ -21,18 +21,12 @@ const NOT_CALLED: &str = "not-called";
 /// Asks, and notes what it found.
 pub fn check(settings: &Settings, findings: &mut Findings) {
     let what = "first call";
-    let set = std::env::var_os(getgpu_auto::VARIABLE).map(PathBuf::from);
-    for missing in set
-        .iter()
-        .filter(|path| !path.as_os_str().is_empty() && !path.is_file())
-    {
+    let set = std::env::var_os(getgpu_auto::VARIABLE).filter(|value| !value.is_empty());
+    if let Some(missing) = set.map(PathBuf::from).filter(|path| !path.is_file()) {
         let (name, path) = (getgpu_auto::VARIABLE, missing.display());
         let found = format!("{name}={path}: no such file, so the driver ignores the variable");
-        findings.wrong(
-            what,
-            &found,
-            "set it to the path where libcudawrap.so is installed",
-        );
+        let remedy = "set it to the path where libcudawrap.so is installed";
+        findings.wrong(what, &found, remedy);
     }
     let Some(library) = getgpu_auto::installed_library() else {
         findings.fine(

@@ -91,6 +91,15 @@ fn the_table_of_a_script_holds_for_what_it_starts() {
         sandbox.words("kill").args([program]).run().exits(0);
         running.wait();
     }
+    // What is started by itself below the script has a name of its own.
+    let own = sandbox.words("cudawrap --auto -- cuda init context hold");
+    let running = own.env("CUDAWRAP_TABLE", "train").spawn();
+    wait::until("it has a device", || running.stdout().contains("context"));
+    let listed = listing::json(&sandbox);
+    let mut devices = listing::devices(&listed).iter();
+    let device = devices.find(|device| device["state"] == "leased").unwrap();
+    assert_eq!(device["holders"][0]["share"], 1.0, "{listed}");
+    running.kill();
 }
 
 /// Where libcudawrap.so would give it none, it takes its device at its start.

@@ -3,7 +3,7 @@
 
 use getgpu_tests::listing;
 use getgpu_tests::wrapped::wrap;
-use harness::Sandbox;
+use harness::{Sandbox, Terminal};
 
 #[test]
 fn a_linked_program_says_nothing_and_has_a_device_of_its_own() {
@@ -80,6 +80,20 @@ fn a_linked_program_in_a_job_without_a_gpu_sees_none() {
         }
     }
     assert_eq!(sandbox.folder().runs().unwrap().len(), 0);
+    let terminal = Terminal::new(200, 24);
+    let shown = sandbox
+        .words("SLURM_JOB_ID=7 @/opt/app")
+        .stderr(terminal.slave());
+    shown.run().exits(100);
+    let text = terminal.rest();
+    assert!(
+        text.contains("this job was given no GPU: the program sees none"),
+        "{text}"
+    );
+    assert!(
+        text.contains("hint: ask the batch system for one"),
+        "{text}"
+    );
     // What the job was given is used.
     let granted = sandbox.words("SLURM_JOB_ID=7 CUDA_VISIBLE_DEVICES=2 @/opt/app");
     granted.run().exits(0);

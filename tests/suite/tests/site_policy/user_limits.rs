@@ -18,6 +18,7 @@ fn a_user_has_no_more_than_the_site_allows() {
     sandbox.until_running(1);
     let refused = ask("");
     refused.refuses(1, "you hold 2 of at most 2: MIG-");
+    refused.mentions("hint: getgpu --release UUID gives up a reservation; ");
     // The reservation is this process's, who called getgpu.
     let reserved = format!("{first} (pid {}, site_policy", std::process::id());
     assert!(
@@ -52,7 +53,9 @@ fn what_a_user_has_on_another_gpu_counts() {
     let _first = sandbox.words(words).uid(OTHER).spawn();
     sandbox.until_running(1);
     let second = sandbox.words("cudawrap --gpu 1 -- sim-cuda").uid(OTHER);
-    second.run().refuses(75, "you hold 1 of at most 1");
+    let refused = second.run();
+    refused.refuses(75, "you hold 1 of at most 1");
+    refused.mentions("hint: a lease ends with its program; ");
     let second = sandbox.words("getgpu --gpu 1").uid(OTHER);
     second.run().refuses(1, "you hold 1 of at most 1");
 }
