@@ -1,8 +1,9 @@
 //! The queue of waiters: served in order of arrival, across users and programs, by locks
 //! alone, so that a killed waiter blocks no other. `ticket` is a place in the queue,
 //! `waiter` waits for its turn and then for a device, `retry_schedule` tells when to try
-//! one again, `patience` how long it waits, `stalled_head` when the head tries none, `keeping` is
-//! the turn of those who want several devices, `progress` says so, `queued` lists who waits,
+//! one again, `patience` how long it waits, `tolerance` how often NVML may fail meanwhile,
+//! `stalled_head` when the head tries none, `keeping` is the turn of those who want several
+//! devices, `progress` says so, `queued` lists who waits,
 //! `wanted` how many wait beside a program, `lingering` finds reservations that are about to end,
 //! `prospect` tells how long a call waits for these, `outlook` tells when devices may become free.
 
@@ -20,6 +21,7 @@ pub mod retry_schedule;
 pub mod search;
 pub mod stalled_head;
 pub mod ticket;
+mod tolerance;
 pub mod waiter;
 mod wanted;
 

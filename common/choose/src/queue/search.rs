@@ -10,6 +10,7 @@ use nix::sys::signal::Signal;
 use super::listed;
 use super::outlook::Outlook;
 use super::prospect::Prospect;
+use super::tolerance::Tolerance;
 use super::{Availability, NotServed, Seeker, Tried};
 use crate::choice::chooser::Chooser;
 use crate::choice::offer::{ChoiceOutcome, Claimed};
@@ -22,7 +23,7 @@ use getgpu_ask::Node;
 use getgpu_linux::BlockedSignals;
 use getgpu_lock::kept::{self, Courtesy, Keeper};
 use getgpu_lock::{Level, LockFile, OfdLock, Side};
-use getgpu_model::{Device, Failure, Inventory, Kind, Uuid, quantity};
+use getgpu_model::{Device, Failure, Inventory, Uuid, quantity};
 use getgpu_settings::{Environment, Loaded, allowed};
 
 /// The node is listed again so often by the head of the queue, should it have been
@@ -32,8 +33,6 @@ const RELIST: Duration = Duration::from_secs(30);
 const RELIST_AGAIN: Duration = Duration::from_secs(5);
 /// The site's list of excluded devices is read again so often.
 const REREAD: Duration = Duration::from_secs(1);
-/// How many attempts in a row may fail because NVML does not answer.
-const FAILURES: u32 = 3;
 
 /// What a waiter looks for, and what it knows of the node from its last look.
 pub struct Search<'a, 'n> {
@@ -49,8 +48,7 @@ pub struct Search<'a, 'n> {
     /// When the node is listed anew, and when settings were read.
     relist_at: Instant,
     read: Instant,
-    /// How many attempts have failed in a row.
-    failures: u32,
+    tolerance: Tolerance,
     rejected: Vec<(Device, Rejected)>,
     /// Whether devices are kept for this waiter, and how it stands to others that keep some.
     is_keeper: bool,
@@ -79,7 +77,7 @@ impl<'a, 'n> Search<'a, 'n> {
             environment,
             relist_at: Instant::now() + RELIST,
             read: Instant::now(),
-            failures: 0,
+            tolerance: Tolerance::default(),
             rejected: Vec::new(),
             is_keeper: false,
             courtesy: Courtesy::default(),
@@ -152,20 +150,6 @@ impl<'a, 'n> Search<'a, 'n> {
                 return Ok(chosen);
             }
         })
-    }
-
-    /// Goes on after a failure of NVML's, unless there were too many in a row. Listing
-    /// anew is no hurry, and no reason to give up.
-    fn bear(&mut self, failure: Failure, listing: bool) -> Result<(), Failure> {
-        if failure.kind != Kind::Nvml || !(listing || self.failures + 1 < FAILURES) {
-            return Err(failure);
-        }
-        if listing {
-            self.relist_at = Instant::now() + RELIST_AGAIN;
-        } else {
-            self.failures += 1;
-        }
-        Ok(())
     }
 
     /// Of devices that were left alone this time, what was found before still holds.
@@ -263,11 +247,10 @@ impl Seeker for Search<'_, '_> {
         let blocked = BlockedSignals::of(&stops.into_iter().collect());
         let chosen = self.choose(may);
         drop(blocked);
-        match chosen {
-            Ok(ChoiceOutcome::Claimed(claimed)) => Ok(Tried::Claimed(claimed)),
-            Ok(ChoiceOutcome::OverCap(failure)) => Ok(Tried::OverCap(failure)),
-            Ok(ChoiceOutcome::NoneFree(rejected)) => {
-                self.failures = 0;
+        match self.tolerance.judge(chosen, stale)? {
+            Some(ChoiceOutcome::Claimed(claimed)) => Ok(Tried::Claimed(claimed)),
+            Some(ChoiceOutcome::OverCap(failure)) => Ok(Tried::OverCap(failure)),
+            Some(ChoiceOutcome::NoneFree(rejected)) => {
                 // The node may have been re-partitioned.
                 if rejected
                     .iter()
@@ -280,8 +263,10 @@ impl Seeker for Search<'_, '_> {
                 let silent = self.silent(in_use.iter());
                 Ok(Tried::NoneFree(NotServed { in_use, silent }))
             }
-            Err(failure) => {
-                self.bear(failure, stale)?;
+            None => {
+                if stale {
+                    self.relist_at = Instant::now() + RELIST_AGAIN;
+                }
                 let devices = self.inventory.devices.iter();
                 let in_use: Vec<Uuid> = devices.map(|d| d.uuid.clone()).collect();
                 let silent = self.silent(in_use.iter());
