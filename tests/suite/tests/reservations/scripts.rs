@@ -191,13 +191,26 @@ fn a_call_waits_for_what_lingers_and_for_nothing_else() {
 fn what_has_room_counts_beside_what_lingers() {
     let sandbox = Sandbox::new("gpus4");
     sandbox.line("-q -n 2 --hold");
-    let script = "CUDA_VISIBLE_DEVICES=$(getgpu) sim-cuda && d=$(getgpu -n 2) && echo $d";
-    let both = sandbox.shell("bash", script).run();
-    assert_eq!(
-        both.exits(0).stdout.trim().split(',').count(),
-        2,
-        "{both:#?}"
-    );
+    let other = sandbox.holders()[0].pid;
+    let script = "CUDA_VISIBLE_DEVICES=$(getgpu) sim-cuda --until-file end && getgpu -n 2 >both";
+    let shell = sandbox.shell("bash", script).spawn();
+    wait::until("both are reserved", || sandbox.holders().len() == 2);
+    let holders = sandbox.holders();
+    let holder = holders.iter().find(|holder| holder.pid != other).unwrap();
+    until_its_program_is_awaited(holder.pid);
+    sandbox.file("work/end", "", 0o644);
+    shell.wait().exits(0);
+    let both = std::fs::read_to_string(sandbox.path("work/both")).unwrap();
+    assert_eq!(both.split(',').count(), 2);
+}
+
+/// Until a holder has seen its program, and waits for its end.
+fn until_its_program_is_awaited(holder: i32) {
+    let is_pidfd = |file: std::fs::DirEntry| {
+        std::fs::read_to_string(file.path()).is_ok_and(|text| text.contains("\nPid:"))
+    };
+    let open = || std::fs::read_dir(format!("/proc/{holder}/fdinfo")).unwrap();
+    wait::until("its program is awaited", || open().flatten().any(is_pidfd));
 }
 
 /// A holder notices the end of its program late on a busy machine: as late as it likes, by a
@@ -218,14 +231,9 @@ fn an_unnoticed_end_is_waited_for(sandbox: &Sandbox, refusal: &str) {
     let (reader, writer) = nix::unistd::pipe2(nix::fcntl::OFlag::O_CLOEXEC).unwrap();
     let shell = as_other_user(sandbox.shell("bash", script).stdin(reader)).spawn();
     wait::until("it is reserved", || sandbox.holders().len() == 1);
-    let holder = nix::unistd::Pid::from_raw(sandbox.holders()[0].pid);
-    let is_pidfd = |file: std::fs::DirEntry| {
-        std::fs::read_to_string(file.path()).is_ok_and(|text| text.contains("\nPid:"))
-    };
-    let open = || std::fs::read_dir(format!("/proc/{holder}/fdinfo")).unwrap();
-    wait::until("its program is waited for", || {
-        open().flatten().any(is_pidfd)
-    });
+    let holder = sandbox.holders()[0].pid;
+    until_its_program_is_awaited(holder);
+    let holder = nix::unistd::Pid::from_raw(holder);
     getgpu().run().refuses(1, refusal);
     kill(holder, Signal::SIGSTOP).unwrap();
     sandbox.file("work/end", "", 0o644);
