@@ -41,7 +41,7 @@ pub enum Entered {
 pub fn enter(lock_file: &LockFile, byte: Range, uids: &[u32]) -> Result<Entered, Failure> {
     let guard = lock_file.open()?;
     let (began, mut searched) = (Instant::now(), Instant::now());
-    let (mut last_found, mut is_strangers) = (began, false);
+    let (mut searches, mut is_strangers) = (Searches::since(began), false);
     while !guard.try_write(byte)? {
         if is_strangers {
             return Ok(Entered::Strangers);
@@ -50,15 +50,33 @@ pub fn enter(lock_file: &LockFile, byte: Range, uids: &[u32]) -> Result<Entered,
             return Ok(Entered::Late);
         }
         if began.elapsed() >= GRACE && searched.elapsed() >= SEARCH {
-            if held_by_one_of(lock_file, byte, uids) {
-                last_found = Instant::now();
-            }
-            is_strangers = last_found.elapsed() >= STRANGER;
+            let is_found = held_by_one_of(lock_file, byte, uids);
             searched = Instant::now();
+            is_strangers = searches.have_shown_a_stranger(is_found, searched);
         }
         std::thread::sleep(PAUSE);
     }
     Ok(Entered::Ours(guard))
+}
+
+/// What the searches for the process that holds a byte have found.
+struct Searches {
+    last_found: Instant,
+}
+
+impl Searches {
+    /// Nothing yet; the time counts from now on.
+    const fn since(now: Instant) -> Self {
+        Self { last_found: now }
+    }
+
+    /// Notes what a search has found at this time. Whether the byte counts as another user's.
+    fn have_shown_a_stranger(&mut self, is_found: bool, now: Instant) -> bool {
+        if is_found {
+            self.last_found = now;
+        }
+        now.saturating_duration_since(self.last_found) >= STRANGER
+    }
 }
 
 /// Whether a process of these users shows the lock on `byte`.
@@ -76,4 +94,25 @@ fn held_by_one_of(lock_file: &LockFile, byte: Range, uids: &[u32]) -> bool {
             )
             .is_empty()
     })
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    /// A call that asks NVML for half a minute holds the byte all the time, and one search of
+    /// many may miss it.
+    #[test]
+    fn a_byte_is_a_strangers_when_no_search_in_a_row_has_found_its_process() {
+        let began = Instant::now();
+        let second = Duration::from_secs(1);
+        let mut searches = Searches::since(began);
+        for second in (1..30).map(|number| second * number) {
+            let is_found = second.as_secs() % 3 == 0;
+            assert!(!searches.have_shown_a_stranger(is_found, began + second));
+        }
+        assert!(!searches.have_shown_a_stranger(true, began + second * 30));
+        assert!(!searches.have_shown_a_stranger(false, began + second * 34));
+        assert!(searches.have_shown_a_stranger(false, began + second * 35));
+    }
 }

@@ -2,7 +2,7 @@
 //! kept meanwhile.
 
 use getgpu_linux::Range;
-use getgpu_lock::{Span, layout, occupancy};
+use getgpu_lock::{Held, Span, layout, occupancy};
 
 use super::*;
 use crate::queue::private_lock::private_lock;
@@ -114,4 +114,24 @@ fn what_is_kept_before_and_after_is_kept_meanwhile() {
         looks.join().unwrap()
     });
     assert_eq!(gaps, 0);
+}
+
+/// Others take what is kept by a waiter that they do not see, so it shows itself also when what it
+/// keeps has just changed, in each of the two ways in which its byte is locked.
+#[test]
+fn a_keeper_is_seen_as_soon_as_it_keeps_other_devices() {
+    let (_directory, lock_file) = private_lock();
+    let probe = lock_file.open().unwrap();
+    let [one, two] = uuids();
+    let mut turn = turn(&lock_file);
+    let count = |has| Count { has, wanted: 3 };
+    for beat in [Held::Confirmed, Held::Tentative] {
+        turn.keep(vec![one.clone()], count(1)).unwrap();
+        while probe.conflict(layout::keeper()).unwrap().unwrap().held != beat {
+            turn.keep(vec![one.clone()], count(1)).unwrap();
+        }
+        turn.keep(vec![one.clone(), two.clone()], count(2)).unwrap();
+        let keeper = probe.conflict(layout::keeper()).unwrap();
+        assert!(keeper.is_some(), "behind a byte that is {beat:?}");
+    }
 }

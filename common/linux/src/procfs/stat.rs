@@ -88,3 +88,30 @@ impl Stat {
         }
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    /// A program whose first thread has ended goes on with the others, and shows as a zombie.
+    #[test]
+    fn what_runs_is_told_by_its_state_and_its_threads() {
+        let stat = |state: char, threads: u32| {
+            let between = " 0".repeat(16);
+            let text = format!("1 (app) {state}{between} {threads} 0 77");
+            Stat::parse(text.as_bytes()).unwrap()
+        };
+        for (state, threads, expected) in [
+            ('R', 1, true),
+            ('D', 1, true),
+            ('T', 1, true),
+            ('Z', 1, false),
+            ('Z', 2, true),
+            ('X', 2, false),
+        ] {
+            let found = stat(state, threads);
+            assert_eq!((found.threads, found.start), (threads, 77));
+            assert_eq!(found.alive(), expected, "{state} {threads}");
+        }
+    }
+}

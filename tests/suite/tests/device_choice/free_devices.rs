@@ -1,8 +1,11 @@
 //! A plain getgpu prints a free device, each equally likely, at little cost, on every kind
 //! of node. The lock and NVML decide what is free; what NVML cannot tell is not free.
 
-use getgpu_tests::{assert_devices, chi_square, listing, until_none_is_free};
+use std::time::Duration;
+
+use getgpu_tests::{assert_devices, bytes, chi_square, listing, until_none_is_free};
 use harness::{Sandbox, Signal};
+use nix::libc::F_WRLCK;
 
 /// NVML calls and GPUs touched by one pick.
 fn cost(sandbox: &Sandbox, arguments: &[&str]) -> (usize, usize) {
@@ -152,4 +155,19 @@ fn a_device_that_nvml_cannot_report_is_not_free() {
     }
     let line = "no free device: 4 of 4 in use (unknown to NVML 4)";
     sandbox.ask("").refuses(1, line);
+}
+
+/// A call that gives way to another one would leave both without, where one is to have it.
+#[test]
+fn what_another_call_is_only_trying_is_waited_for() {
+    let sandbox = Sandbox::new("h200x1");
+    let stranger = bytes::open(&sandbox);
+    let lease = bytes::span(&sandbox.uuids()[0]) + bytes::LEASE;
+    bytes::lock(&stranger, F_WRLCK, lease, bytes::UNITS).unwrap();
+    for (words, least) in [("", 100), ("--share 1/2", 1000)] {
+        let refused = sandbox.ask(words);
+        refused.refuses(1, "no free device: 1 of 1 in use");
+        let least = Duration::from_millis(least);
+        assert!(refused.elapsed >= least, "{refused:?}");
+    }
 }

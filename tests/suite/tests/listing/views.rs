@@ -163,6 +163,17 @@ fn an_index_releases_a_reservation_unless_a_tag_is_called_so() {
     unknown(&sandbox.text("node"), line);
 }
 
+/// The settings choose among the devices, and do not change their numbers.
+#[test]
+fn an_index_releases_what_has_it_in_the_list() {
+    let sandbox = Sandbox::with("gpus4", "gpu = '2'");
+    assert_eq!(sandbox.line("--hold"), sandbox.uuids()[2]);
+    let other = sandbox.ask("--release 0");
+    other.refuses(1, "no reservation of yours");
+    sandbox.ask("--release 2").exits(0);
+    sandbox.assert_clean();
+}
+
 /// What `getgpu --list` shows on a terminal with so many columns.
 fn on_terminal(sandbox: &Sandbox, columns: u16, environment: &[(&str, &str)]) -> String {
     let terminal = Terminal::new(columns, 40);

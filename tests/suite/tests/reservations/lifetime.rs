@@ -46,6 +46,20 @@ fn an_app_that_touches_the_gpu_long_after_for_keeps_its_device() {
     });
 }
 
+/// All programs of a job name the devices of its grant, and use them by that; where the grant is
+/// one device, its name is that of the reservation.
+#[test]
+fn the_only_device_of_a_grant_is_its_programs_until_that_ends() {
+    let sandbox = Sandbox::new("h200x1");
+    let (_, script) = PREFIX[0];
+    let granted = sandbox.shell("bash", script);
+    let mut program = granted.visible(&sandbox.uuids()[0]).spawn();
+    wait::until("it is reserved", || !sandbox.holders().is_empty());
+    assert!(nobody_gets_one_before_the_end(&sandbox, &mut program) > 1);
+    program.wait().exits(0);
+    free_again(&sandbox);
+}
+
 #[test]
 fn another_user_can_neither_have_it_nor_end_it() {
     let Some(sandbox) = Sandbox::given(&[skip::Need::Root], "h200x1", "") else {

@@ -213,17 +213,19 @@ fn release_all_leaves_alone_what_other_jobs_keep() {
             _ => command.env("SLURM_JOB_ID", job).run(),
         }
     };
-    for (job, tag) in [("", "plain"), ("", "slurm-8"), ("7", "own"), ("9", "other")] {
-        call(job, &["--for=600", "--tag", tag]).exits(0);
-    }
     let left = |tag: &str| call("", &["--tag", tag]).code() == Some(0);
-    call("7", &["--release-all"])
-        .exits(0)
-        .mentions("1 reservation of other batch jobs left alone, such as job 9's");
-    assert_eq!(
-        ["plain", "slurm-8", "own", "other"].map(left),
-        [false, false, false, true]
-    );
+    for (caller, line, expected) in [
+        ("7", "1 reservation of other", [false, false, false, true]),
+        ("", "2 reservations of other", [false, false, true, true]),
+    ] {
+        for (job, tag) in [("", "plain"), ("", "slurm-8"), ("7", "own"), ("9", "other")] {
+            call(job, &["--for=600", "--tag", tag]).exits(0);
+        }
+        let released = call(caller, &["--release-all"]);
+        released.exits(0).mentions(line);
+        released.mentions(" batch jobs left alone, such as job ");
+        assert_eq!(["plain", "slurm-8", "own", "other"].map(left), expected);
+    }
     sandbox.ask("--release-all").exits(0).says(&[]);
     sandbox.assert_clean();
 }

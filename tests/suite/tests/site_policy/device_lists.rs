@@ -1,9 +1,10 @@
 //! The list of allowed devices and the excluded ones. A list that cannot be read or trusted
 //! hands out nothing; the forms of its lines are a table of the unit tests.
 
+use std::collections::BTreeSet;
 use std::os::unix::fs::PermissionsExt;
 
-use getgpu_tests::{OTHER, root, until_none_is_free};
+use getgpu_tests::{OTHER, assert_devices, listing, root, until_none_is_free};
 use harness::Sandbox;
 use harness::skip::{self, Need};
 
@@ -143,6 +144,23 @@ fn an_excluded_entry_that_names_no_device_is_told_at_use() {
     let other = "excluded = ['MIG-00000000-0000-0000-0000-000000000000']";
     sandbox.set_settings(other);
     sandbox.getgpu([""; 0]).run().exits(0).says(&[]);
+}
+
+/// A MIG device is drawn at random where its own UUID tells enough, and here it does not.
+#[test]
+fn an_excluded_gpu_is_so_with_all_its_mig_devices() {
+    let sandbox = Sandbox::new("a100x8");
+    let listed = listing::json(&sandbox);
+    let (mut drained, mut left) = (BTreeSet::new(), Vec::new());
+    for device in listing::devices(&listed) {
+        if device["gpu"] == 3 {
+            left.push(device["uuid"].as_str().unwrap().to_owned());
+        } else {
+            drained.insert(device["gpu_uuid"].as_str().unwrap());
+        }
+    }
+    sandbox.set_settings(&format!("excluded = {:?}", Vec::from_iter(drained)));
+    assert_devices(&until_none_is_free(&sandbox, &["--for=60"]), &left);
 }
 
 /// Its only device is the batch system's to drain; of several, the job gets another.

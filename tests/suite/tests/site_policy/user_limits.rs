@@ -43,6 +43,19 @@ fn a_user_has_no_more_than_the_site_allows() {
     assert_eq!(ask("-q -n 2").line().split(',').count(), 2);
 }
 
+/// The lease of a program is inside its reservation, on one device.
+#[test]
+fn a_program_and_its_reservation_count_once() {
+    let Some(sandbox) = Sandbox::given(&[skip::Need::Root], "gpus4", "max_per_user = 2") else {
+        return;
+    };
+    let script = "export CUDA_VISIBLE_DEVICES=$(getgpu --hold); \
+                  cudawrap -- sh -c 'unset CUDA_VISIBLE_DEVICES; getgpu; getgpu'";
+    let both = sandbox.shell("bash", script).uid(OTHER).run();
+    both.exits(1).mentions("you hold 2 of at most 2");
+    assert_eq!(both.stdout.lines().count(), 1, "{both:?}");
+}
+
 /// Only a part of the node is looked at, and all of it counts.
 #[test]
 fn what_a_user_has_on_another_gpu_counts() {
