@@ -200,16 +200,17 @@ fn the_systems_log_has_a_line_for_each_lease_and_reservation() {
     };
     let socket = UnixDatagram::bind(sandbox.path("work/log")).unwrap();
     socket
-        .set_read_timeout(Some(Duration::from_secs(10)))
+        .set_read_timeout(Some(Duration::from_secs(60)))
         .unwrap();
-    let run = |script: &str| {
+    let apart = |script: &str| {
         let script = format!(
             "mount -t tmpfs -o mode=755 dev /dev && mknod -m 666 /dev/null c 1 3 && mknod -m 666 /dev/urandom c 1 9 && \
              ln -s {} /dev/log && {{ {script}; }}",
             sandbox.text("work/log")
         );
-        sandbox.apart(&script).run()
+        sandbox.apart(&script)
     };
+    let run = |script: &str| apart(script).run();
     let line = || {
         let mut bytes = [0; 2048];
         let count = socket.recv(&mut bytes).unwrap();
@@ -223,7 +224,7 @@ fn the_systems_log_has_a_line_for_each_lease_and_reservation() {
         }
     };
     let uuid = run("getgpu --for 0.2 --share 1/4").line();
-    let given = "user=|share=0.25|waited=0s|for=sh";
+    let given = "user=|share=0.25|waited=|for=sh";
     has("getgpu", &format!("reserved |{uuid}|{given}"));
     let ended = " user=| share=0.25| for=sh | held=";
     has("getgpu", &format!("]: released |{uuid}|{ended}"));
@@ -244,14 +245,17 @@ fn the_systems_log_has_a_line_for_each_lease_and_reservation() {
     // The end of a lease is the monitor's to say: of a program that is killed, when the
     // child that keeps the lease has exited.
     if nix::unistd::geteuid().is_root() {
-        let script = "getgpu --monitor & cudawrap --tag night-9 -- sh -c 'sleep 2.5 & sleep 1.5; kill -KILL $$'; sleep 4; kill $!";
-        run(script);
+        let script = "getgpu --monitor & cudawrap --tag night-9 -- sh -c 'sleep 4 & sleep 1.5; kill -KILL $$'; \
+            until [ -e told ]; do sleep 0.05; done; kill $!";
+        let monitored = apart(script).spawn();
         has("cudawrap", "]: leased ");
         let ended = line();
         let held = ended.rsplit_once(" held=").unwrap().1;
         let held: f64 = held.trim_end_matches('s').parse().unwrap();
         assert!(ended.contains("]: released MIG-") && held >= 1.0, "{ended}");
         assert!(ended.contains(" tag=night-9 "), "{ended}");
+        sandbox.file("work/told", "", 0o644);
+        monitored.wait();
     }
     // Nobody listens: the program runs all the same.
     drop(socket);
