@@ -49,24 +49,23 @@ themes = device_choice site_policy leases queue listing reservations invocation 
 
 # What needs strace, other users, other shells or Python packages runs where they are, and says SKIPPED where not; skipped.sh counts these.
 skipped = $(call quoted,$(target)/skipped.log)
-TEST    = SKIPPED_LOG="$$(cd $(call quoted,$(target)) && pwd)/skipped.log" $(CARGO) test --locked --no-fail-fast
+# All packages in one call: for each choice of packages cargo builds what they depend on anew. `probe` has C programs alone.
+TEST    = SKIPPED_LOG="$$(cd $(call quoted,$(target)) && pwd)/skipped.log" $(CARGO) test --locked --no-fail-fast --workspace --exclude probe
 
 check: ## the tests that need nothing but cargo, 4 minutes
 	$(CARGO) build --workspace --locked
 	rm -f $(skipped)
-	$(TEST) --workspace --exclude probe --lib --bins
-	$(TEST) -p create-cudawrap --test plans
-	$(TEST) -p getgpu-tests $(themes:%=--test %) -- $(at_once)
+	$(TEST) --lib --bins --test plans $(themes:%=--test %) -- $(at_once)
 	tests/skipped.sh $(skipped)
 
 # With APART, a list of themes, all tests but these.
-apart = $(filter-out $(APART),$(notdir $(wildcard tests/suite/tests/*)))
+apart = $(filter-out $(APART),$(basename $(notdir $(patsubst %/main.rs,%,$(wildcard */tests/*.rs */tests/*/main.rs tests/suite/tests/*/main.rs)))))
 
 check-all: ## all tests
 	$(CARGO) build --workspace --locked
 	rm -f $(skipped)
-	$(TEST) --workspace --exclude getgpu-tests -- $(at_once)
-	$(TEST) -p getgpu-tests --lib $(apart:%=--test %) -- $(at_once)
+	$(TEST) --lib --bins --examples $(apart:%=--test %) -- $(at_once)
+	$(CARGO) test --locked --workspace --doc
 	tests/skipped.sh $(skipped)
 
 # The modules of the suite whose tests have a full size.
