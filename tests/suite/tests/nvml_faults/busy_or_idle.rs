@@ -6,7 +6,9 @@ use std::os::unix::fs::symlink;
 use getgpu_tests::wrapped::wrap;
 use getgpu_tests::{assert_devices, listing, until_none_is_free};
 use harness::skip::{self, Need};
-use harness::{Sandbox, wait};
+use harness::{Sandbox, Signal, wait};
+use nix::sys::signal::kill;
+use nix::unistd::Pid;
 
 /// Fails unless another program has the only device.
 #[track_caller]
@@ -216,4 +218,27 @@ fn a_container_that_sees_only_the_parent_of_mig_devices_is_told_so() {
     let check = sandbox.contained("getgpu --check").run();
     check.shows("this container was not given one");
     assert!(!check.stdout.contains("-cgi"), "{check:#?}");
+}
+
+/// A list looks at the memory of all devices before their processes.
+#[test]
+fn a_program_that_ends_while_a_list_is_made_is_no_hidden_one() {
+    let sandbox = Sandbox::new("mig4");
+    let uuid = sandbox.uuids()[2].clone();
+    let programs = sandbox.occupy(std::slice::from_ref(&uuid), "");
+    sandbox.faults(&format!(
+        "[[rule]]\nfunction = 'nvmlDeviceGetComputeRunningProcesses_v3'\ndevice = '{uuid}'\nfirst = 1\ndoes = 'stop'"
+    ));
+    let list = sandbox.words("getgpu --list --json").spawn();
+    let stopped = || {
+        let stat = |pid: &i32| std::fs::read_to_string(format!("/proc/{pid}/stat"));
+        let is_stopped = |pid: &i32| stat(pid).is_ok_and(|stat| stat.contains(") T "));
+        sandbox.processes().into_iter().find(is_stopped)
+    };
+    wait::until("the processes are asked for", || stopped().is_some());
+    drop(programs);
+    sandbox.until_running(0);
+    kill(Pid::from_raw(stopped().unwrap()), Signal::SIGCONT).unwrap();
+    let listed: serde_json::Value = serde_json::from_str(&list.wait().exits(0).stdout).unwrap();
+    assert_eq!(listing::device(&listed, &uuid)["state"], "free");
 }
