@@ -197,10 +197,15 @@ pub fn words(pid: i32, file: &str) -> Vec<String> {
         .collect()
 }
 
-/// Kills a process and waits until it is dead.
+/// Kills a process and waits until it is dead. Its memory is given back first: what it listens
+/// on is closed when the last of its threads has exited.
 pub fn end(pid: i32) {
     kill(Pid::from_raw(pid), Signal::SIGKILL).expect("it was there");
-    wait::until("it is dead", || words(pid, "cmdline").is_empty());
+    wait::until("it is dead", || {
+        let threads = fs::read_dir(format!("/proc/{pid}/task")).map_or(0, Iterator::count);
+        let stat = fs::read_to_string(format!("/proc/{pid}/stat")).unwrap_or_default();
+        threads == 0 || threads == 1 && stat.contains(") Z ")
+    });
 }
 
 /// How many daemons have ever been started there.
