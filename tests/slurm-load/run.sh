@@ -40,10 +40,11 @@ C
 
 set_up() {
     rm -rf "$D"; mkdir -p "$D"/{state,log,out,bin,lib,plugins}; chmod 1777 "$D/out"
-    for name in getgpu cudawrap sim-cuda; do ln -s "$TARGET/$name" "$D/bin/$name"; done
+    # Copies, since what is built meanwhile replaces these.
+    for name in getgpu cudawrap sim-cuda; do cp "$TARGET/$name" "$D/bin/$name"; done
     install -m 755 "$HERE/app.sh" "$D/bin/app"; install -m 755 "$HERE/job.sh" "$D/job"; cp "$HOOKS/job_submit.lua" "$D"
     # The plugin asks for the library without its version as well.
-    for name in libnvidia-ml.so libnvidia-ml.so.1; do ln -s "$TARGET/libsim_nvml.so" "$D/lib/$name"; done
+    for name in libnvidia-ml.so libnvidia-ml.so.1; do cp "$TARGET/libsim_nvml.so" "$D/lib/$name"; done
     cp "$PLUGIN" "$D/plugins/"
     for name in prolog epilog task-prolog; do
         case $name in task-prolog) on='*-tasks|*-parts' ;; *) on='*-parts' ;; esac
