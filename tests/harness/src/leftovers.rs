@@ -84,6 +84,13 @@ impl Sandbox {
         found
     }
 
+    /// Those of them that are in this state (proc_pid_stat(5)): `T` stopped, `D` in the kernel.
+    pub fn processes_in(&self, state: char) -> Vec<i32> {
+        let mut found = self.processes();
+        found.retain(|pid| read(*pid, "stat").contains(&format!(") {state} ")));
+        found
+    }
+
     /// Whether this is one. A fork of the tests is none: whatever they had open for an
     /// instant is open there too, until it becomes a program, perhaps another sandbox's.
     fn has(&self, pid: i32) -> bool {

@@ -247,9 +247,9 @@ impl Seeker for Search<'_, '_> {
         let blocked = BlockedSignals::of(&stops.into_iter().collect());
         let chosen = self.choose(may);
         drop(blocked);
-        match self.tolerance.judge(chosen, stale)? {
-            Some(ChoiceOutcome::Claimed(claimed)) => Ok(Tried::Claimed(claimed)),
-            Some(ChoiceOutcome::OverCap(failure)) => Ok(Tried::OverCap(failure)),
+        let in_use = match self.tolerance.judge(chosen, stale)? {
+            Some(ChoiceOutcome::Claimed(claimed)) => return Ok(Tried::Claimed(claimed)),
+            Some(ChoiceOutcome::OverCap(failure)) => return Ok(Tried::OverCap(failure)),
             Some(ChoiceOutcome::NoneFree(rejected)) => {
                 // The node may have been re-partitioned.
                 if rejected
@@ -259,20 +259,18 @@ impl Seeker for Search<'_, '_> {
                     self.relist_at = self.relist_at.min(Instant::now() + RELIST_AGAIN);
                 }
                 self.note_rejected(rejected, may);
-                let in_use = self.in_use();
-                let silent = self.silent(in_use.iter());
-                Ok(Tried::NoneFree(NotServed { in_use, silent }))
+                self.in_use()
             }
             None => {
                 if stale {
                     self.relist_at = Instant::now() + RELIST_AGAIN;
                 }
                 let devices = self.inventory.devices.iter();
-                let in_use: Vec<Uuid> = devices.map(|d| d.uuid.clone()).collect();
-                let silent = self.silent(in_use.iter());
-                Ok(Tried::NoneFree(NotServed { in_use, silent }))
+                devices.map(|device| device.uuid.clone()).collect()
             }
-        }
+        };
+        let silent = self.silent(in_use.iter());
+        Ok(Tried::NoneFree(NotServed { in_use, silent }))
     }
 
     fn stale(&self) -> bool {

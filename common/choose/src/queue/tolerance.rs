@@ -24,21 +24,21 @@ impl Tolerance {
         attempt: Result<T, Failure>,
         was_listing: bool,
     ) -> Result<Option<T>, Failure> {
-        let failure = match attempt {
+        match attempt {
             Ok(outcome) => {
                 self.failures = 0;
-                return Ok(Some(outcome));
+                Ok(Some(outcome))
             }
-            Err(failure) => failure,
-        };
-        if failure.kind == Kind::Nvml && was_listing {
-            return Ok(None);
-        }
-        self.failures += 1;
-        if failure.kind == Kind::Nvml && self.failures < FAILURES {
-            Ok(None)
-        } else {
-            Err(failure)
+            Err(failure) if failure.kind != Kind::Nvml => Err(failure),
+            Err(_) if was_listing => Ok(None),
+            Err(failure) => {
+                self.failures += 1;
+                if self.failures < FAILURES {
+                    Ok(None)
+                } else {
+                    Err(failure)
+                }
+            }
         }
     }
 }

@@ -230,11 +230,7 @@ fn a_program_that_ends_while_a_list_is_made_is_no_hidden_one() {
         "[[rule]]\nfunction = 'nvmlDeviceGetComputeRunningProcesses_v3'\ndevice = '{uuid}'\nfirst = 1\ndoes = 'stop'"
     ));
     let list = sandbox.words("getgpu --list --json").spawn();
-    let stopped = || {
-        let stat = |pid: &i32| std::fs::read_to_string(format!("/proc/{pid}/stat"));
-        let is_stopped = |pid: &i32| stat(pid).is_ok_and(|stat| stat.contains(") T "));
-        sandbox.processes().into_iter().find(is_stopped)
-    };
+    let stopped = || sandbox.processes_in('T').first().copied();
     wait::until("the processes are asked for", || stopped().is_some());
     drop(programs);
     sandbox.until_running(0);

@@ -50,9 +50,7 @@ impl Drop for Frozen<'_> {
 
 /// Processes of the sandbox in D state.
 fn stuck(sandbox: &Sandbox) -> usize {
-    let stat = |pid: &i32| std::fs::read_to_string(format!("/proc/{pid}/stat"));
-    let is_stuck = |pid: &&i32| stat(pid).is_ok_and(|stat| stat.contains(") D "));
-    sandbox.processes().iter().filter(is_stuck).count()
+    sandbox.processes_in('D').len()
 }
 
 /// The process that asks NVML ends with the call that it asks for, and has nothing of it: if it
