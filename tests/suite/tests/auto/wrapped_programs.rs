@@ -1,10 +1,12 @@
 //! `lease = "first_call"`: a wrapped program that needs no GPU for most of its calls takes its
 //! device at its first CUDA call, and none for `gmx -version` or a client.
 
+use std::collections::BTreeSet;
+
 use getgpu_tests::hooked::{VARIABLE, said};
 use getgpu_tests::listing;
 use getgpu_tests::wrapped::{wrap, wrap_script};
-use harness::{Sandbox, wait};
+use harness::{Command, Sandbox, wait};
 
 const LATER: &str = "[program.'gmx']\nlease = 'first_call'";
 
@@ -100,6 +102,35 @@ fn the_table_of_a_script_holds_for_what_it_starts() {
     let device = devices.find(|device| device["state"] == "leased").unwrap();
     assert_eq!(device["holders"][0]["share"], 1.0, "{listed}");
     running.kill();
+}
+
+/// docs/GUARANTEES.md names them.
+#[test]
+fn a_program_gains_these_variables_and_no_other() {
+    let sandbox = Sandbox::new("mig4");
+    let script = "#!/bin/sh\nenv\n";
+    let plain = sandbox.file("work/plain", script, 0o755);
+    let started = wrap_script(&sandbox, "opt", "train", script);
+    let names = |command: Command| -> BTreeSet<String> {
+        let shown = command.run();
+        let lines = shown.exits(0).stdout.lines();
+        let names = lines.filter_map(|line| line.split_once('='));
+        names.map(|(name, _)| name.to_owned()).collect()
+    };
+    let before = names(sandbox.command(plain));
+    for (table, expected) in [
+        ("", &["CUDA_VISIBLE_DEVICES"][..]),
+        ("lease = 'first_call'", &["CUDA_INJECTION64_PATH"]),
+        (
+            "lease = 'first_call'\npolicy = 'last'",
+            &["CUDAWRAP_TABLE", "CUDA_INJECTION64_PATH"],
+        ),
+    ] {
+        sandbox.set_settings(&format!("[program.'train']\n{table}"));
+        let after = names(sandbox.command(&started));
+        let gained: Vec<_> = after.difference(&before).collect();
+        assert_eq!(gained, expected, "{table}");
+    }
 }
 
 /// Where libcudawrap.so would give it none, it takes its device at its start.
