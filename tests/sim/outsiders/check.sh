@@ -34,7 +34,7 @@ unset CUDA_VISIBLE_DEVICES
 
 "$target/debug/examples/layouts" >"$dir/layouts.sim"
 "$python" "$here/layouts.py" <"$dir/layouts.sim" >"$dir/layouts.c"
-for header in $headers; do
+echo "$headers" | while IFS= read -r header; do
     version=$(sed -n 's/^#define NVML_API_VERSION  *\([0-9]*\).*/\1/p' "$header")
     cc -I "$(dirname "$header")" -o "$dir/layouts" "$dir/layouts.c"
     "$dir/layouts" >"$dir/layouts.nvidia"

@@ -197,7 +197,7 @@ pub fn hook_lines(sandbox: &Sandbox, name: &str, settings: &str) -> String {
         .lines()
         .partition(|line| line.starts_with("export "));
     format!(
-        "{}\n{}\nexport GETGPU_CONFIG='{}'\nexec {}",
+        "{}\n{}\nexport GETGPU_CONFIG='{}'\nexec '{}'",
         environment(sandbox),
         exports.join("\n"),
         with_settings(sandbox, &settings.join("\n")).display(),

@@ -97,7 +97,7 @@ fn zsh_completes_the_program_behind_the_options() {
     }
     // A shell on a terminal of its own: each match is printed, and when there are no more.
     let script = r#"zmodload zsh/zpty; zpty z zsh -f -i
-        zpty -w z "PS1=; fpath=($PWD/completions/zsh \$fpath); autoload -U compinit; compinit -D -u
+        zpty -w z "PS1=; fpath=(${(q)PWD}/completions/zsh \$fpath); autoload -U compinit; compinit -D -u
             compadd() { builtin compadd -O hits \"\$@\"; print -r -- MET \$hits; builtin compadd \"\$@\" }
             ended() { print EN''DED }; comppostfuncs=(ended); print READ''Y"
         zpty -r z said '*READY*'; zpty -w -n z "$1"$'\t'; zpty -r z said '*ENDED*'

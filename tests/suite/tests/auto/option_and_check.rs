@@ -183,8 +183,8 @@ fn the_table_for_a_real_gpu_is_whole_on_a_simulated_one() {
         let sandbox = Sandbox::new(node);
         let built = sandbox.path("bin/libcudawrap.so");
         std::fs::hard_link(hook(&sandbox), built).unwrap();
-        let line = format!("SIM_CUDA_MAX=2 bash {script} @/bin");
-        let outcome = sandbox.words(&line).run();
+        let command = sandbox.command("bash").args([script, &sandbox.text("bin")]);
+        let outcome = command.env("SIM_CUDA_MAX", "2").run();
         outcome.exits(0).says(&[]);
         let rows = |mark: &str| {
             let has = |line: &&str| line.split_whitespace().any(|word| word == mark);

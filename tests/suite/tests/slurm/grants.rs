@@ -102,7 +102,7 @@ fn a_task_has_the_device_that_it_may_open_whatever_its_variable_names() {
     let two = task("nvidia2 nvidia3", first, 4, print);
     two.refuses(125, "this process may not open its device nodes");
     // The TaskProlog gives it to the only task.
-    let hook = task("nvidia3", first, 1, &format!("dash {}", script()));
+    let hook = task("nvidia3", first, 1, &format!("dash '{}'", script()));
     let line = format!("export CUDA_VISIBLE_DEVICES={}\n", uuids[3]);
     hook.exits(0).prints(&line);
 }

@@ -246,7 +246,7 @@ fn each_component_of_a_heterogeneous_job_finds_its_own_part() {
         node.set_settings("[slurm]\noptions = '--gpu 3'");
     }
     let lines = slurm::hooks_from(|name| {
-        let lines = format!("{environment}\nexec {}", slurm::script(name).display());
+        let lines = format!("{environment}\nexec '{}'", slurm::script(name).display());
         slurm::hook_of_lines(&nodes[0], name, &lines)
     });
     let cluster = Cluster::start(&nodes[0], 2, &lines);
