@@ -3,6 +3,9 @@
 //! behind, and the command ends as the table of rivals says: what takes nothing from it makes
 //! no difference. At some of the calls; in full size at each.
 
+use std::sync::Mutex;
+use std::sync::atomic::{AtomicUsize, Ordering};
+
 use getgpu_tests::wrapped::wrap;
 use getgpu_tests::{all_at_once, somebody};
 use harness::size;
@@ -14,6 +17,9 @@ use super::{is_one_of, lacks_tracer};
 
 /// What stands before the command starts.
 const SETTINGS: &str = "linger = '50ms'\nreserve_for = '5s'";
+/// How many commands are followed at a time: few enough that none takes as long as NVML may.
+const FOLLOWERS: usize = 16;
+
 /// What is done between two calls of the command.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum Rival {
@@ -198,28 +204,44 @@ fn run(case: &Case, rival: Option<Rival>, at: usize) -> usize {
     calls
 }
 
+/// Which rivals act against the command, and before which of its calls: in full size each before
+/// each.
+fn meetings(case: &'static Case) -> Vec<(&'static Case, Rival, usize)> {
+    let calls = run(case, None, 0);
+    println!("{}: {calls} calls", case.name);
+    let is_root = nix::unistd::geteuid().is_root();
+    let mut meetings = Vec::new();
+    for rival in RIVALS {
+        if rival == Rival::Reserves && !is_root {
+            continue;
+        }
+        // What is taken between a look and a claim has to be seen at once.
+        let points = if rival == Rival::Reserves { 10 } else { 1 };
+        let points = size(points, calls).clamp(1, calls);
+        // Each rival at other calls.
+        let shift = calls * (rival as usize) / (points * RIVALS.len());
+        meetings.extend((0..points).map(|point| (case, rival, calls * point / points + shift)));
+    }
+    meetings
+}
+
 #[test]
 fn a_rival_between_two_calls_of_a_command_gets_no_device_twice() {
     if lacks_tracer() {
         return;
     }
+    let all = Mutex::new(Vec::new());
     // Each follows what it has started from a thread of its own.
     all_at_once(&CASES, |case| {
-        let calls = run(case, None, 0);
-        all_at_once(RIVALS, |rival| {
-            if rival == Rival::Reserves && !nix::unistd::geteuid().is_root() {
-                return;
-            }
-            // What is taken between a look and a claim has to be seen at once.
-            let points = if rival == Rival::Reserves { 10 } else { 1 };
-            let points = size(points, calls).clamp(1, calls);
-            for point in 0..points {
-                // Each rival at other calls.
-                let shift = calls * (rival as usize) / (points * RIVALS.len());
-                run(case, Some(rival), calls * point / points + shift);
-            }
-            // In full size, which of them have come to their end.
-            println!("{}: {rival:?} at {points} of {calls} calls", case.name);
-        });
+        let meetings = meetings(case);
+        all.lock().unwrap().extend(meetings);
+    });
+    let all = all.into_inner().unwrap();
+    println!("{} rivals", all.len());
+    let next = AtomicUsize::new(0);
+    all_at_once(0..FOLLOWERS, |_| {
+        while let Some((case, rival, at)) = all.get(next.fetch_add(1, Ordering::Relaxed)) {
+            run(case, Some(*rival), *at);
+        }
     });
 }
