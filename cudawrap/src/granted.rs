@@ -7,7 +7,10 @@ use std::time::{Duration, Instant};
 use getgpu_choose::{
     Basis, Cover, MARGIN, Offer, Portion, Rejected, Request, choice::device_claim,
 };
-use getgpu_linux::{Stat, procfs::namespaces};
+use getgpu_linux::{
+    Stat,
+    procfs::{ancestry, namespaces},
+};
 use getgpu_lock::{
     Claim, Holder, HolderArgs, LockFile, OfdLock, Side, Span, claim::named_lease, holders,
     occupancy, ownership_proof,
@@ -151,7 +154,11 @@ impl NamedDevice<'_> {
             }
             (_, Portion::Units(_)) => self.part()?,
             (Some(ours), Portion::All) if !reserved => {
-                return Ok(NamedPart::Inherited(ours.clone()));
+                return Ok(if self.leased_inside()? {
+                    self.taken("lease")
+                } else {
+                    NamedPart::Inherited(ours.clone())
+                });
             }
             (Some(ours), Portion::All) => named_lease(lock_file, span, ours.clone())?,
             (None, Portion::All) => named_lease(lock_file, span, Units::whole())?,
@@ -183,6 +190,18 @@ impl NamedDevice<'_> {
             })
             .unwrap_or_default();
         Ok(claim.others_inside(&inside)?.is_some())
+    }
+
+    /// Whether a program has a lease inside the one that this call inherits, and this call does
+    /// not come from that program.
+    fn leased_inside(&self) -> Result<bool, Failure> {
+        let region = Span::of(&self.device.uuid).inner_lease();
+        if self.probe.conflict(region)?.is_none() {
+            return Ok(false);
+        }
+        let locks = ownership_proof::own_and_ancestors_locks();
+        let from_there = ownership_proof::shown_in(&locks, self.call.lock_file, region);
+        Ok(from_there.is_empty())
     }
 
     fn reserved_for_others(&self, claim: &Claim) -> Result<bool, Failure> {
@@ -269,6 +288,8 @@ fn wanted<'r>(request: &'r Request, device: &Device) -> (Option<&'r Units>, Port
     (ours, portion)
 }
 
+/// Who holds a device in this way: another program than those that this call comes from, if
+/// there is one.
 pub fn first_holder(
     lock_file: &LockFile,
     probe: &OfdLock,
@@ -276,9 +297,10 @@ pub fn first_holder(
     kind: &str,
 ) -> Option<Holder> {
     let held = holders::holdings(lock_file, probe, Span::of(&device.uuid)).ok()?;
-    let mut kinds = held.holders.iter().map(|holder| holder.kind);
-    let place = kinds.position(|other| other == kind).unwrap_or(0);
-    held.holders.into_iter().nth(place)
+    let lineage = ancestry::lineage();
+    let is_above = |holder: &Holder| lineage.iter().any(|(pid, _)| holder.pid == Some(*pid));
+    let order = |holder: &Holder| (holder.kind != kind, is_above(holder));
+    held.holders.into_iter().min_by_key(order)
 }
 
 /// `MIG-12..: in use by ben (pid 4711, python3)`

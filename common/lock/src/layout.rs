@@ -73,7 +73,7 @@ impl Span {
     }
 
     /// Leases of those who choose fewer devices than the reservation around them names.
-    pub(crate) const fn inner_lease(self) -> Range {
+    pub const fn inner_lease(self) -> Range {
         self.range(0x0030_0000, UNITS)
     }
 

@@ -135,6 +135,13 @@ pub fn ancestors_locks() -> Vec<OwnLock> {
     own.flat_map(|stat| locks_of(stat.pid)).collect()
 }
 
+/// The locks that this process shows, and its ancestors of our uid.
+pub fn own_and_ancestors_locks() -> Vec<OwnLock> {
+    let mut locks = fdinfo::confirmed_locks("self");
+    locks.extend(ancestors_locks());
+    locks
+}
+
 /// The locks that `pid` shows; none if they may not be read.
 pub fn locks_of(pid: i32) -> Vec<OwnLock> {
     fdinfo::confirmed_locks(&pid.to_string())

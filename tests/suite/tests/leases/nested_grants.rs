@@ -57,6 +57,39 @@ fn getgpu_and_cudawrap_inside_give_way_to_each_other() {
     free_again(&sandbox);
 }
 
+/// Below a lease, a program that wants all of it is not started beside a program that has
+/// taken a part of it; programs that want all of it run there together.
+#[test]
+fn all_of_a_lease_is_not_given_beside_a_program_with_a_part_of_it() {
+    let sandbox = Sandbox::new("gpus4");
+    #[rustfmt::skip]
+    let cases = [
+        ("cudawrap", "cudawrap --share 1/2 -- sim-cuda --shared --max 2", "cudawrap"),
+        ("cudawrap -n 2 --policy first", "cudawrap --gpu 0 -- sim-cuda", "cudawrap -n 2"),
+    ];
+    for (outer, inner, all) in cases {
+        let running = "until [ $(ls $SIM_NODE/running | grep -vc gate) = 1 ]; do sleep 0.01; done";
+        let inside = format!(
+            "{inner} --until-file go & {running}; {all} -- true; echo $?; \
+             {all} --wait -- true & until [ \"$(getgpu --queue --json)\" != '[]' ]; do sleep 0.01; done; \
+             touch go; wait $!; echo $?"
+        );
+        let file = sandbox.file("work/inside", &inside, 0o755);
+        let line = format!(
+            "rm -f go $SIM_NODE/running/*; {outer} -- bash {}",
+            file.display()
+        );
+        let outcome = sandbox.shell("bash", &line).run();
+        assert_eq!(outcome.exits(0).told(), ["75", "0"], "{outcome:#?}");
+        outcome.mentions("in use by").mentions("sim-cuda)");
+        assert!(sandbox.collisions().is_empty());
+        free_again(&sandbox);
+    }
+    // What comes from the program with the part is in its part.
+    let script = "cudawrap -- bash -c 'cudawrap --share 1/2 -- bash -c \"cudawrap -- true\" && cudawrap -- cudawrap -- true'";
+    sandbox.shell("bash", script).run().exits(0).says(&[]);
+}
+
 #[test]
 fn a_program_runs_on_a_reservation_inside_another_one() {
     let sandbox = Sandbox::new("mig4");
