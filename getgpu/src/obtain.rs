@@ -68,7 +68,8 @@ pub fn print(call: &GetgpuCall<'_>, mut request: Request) -> Result<(), Failure>
 /// What the reservation is shown as: a typed tag is its name, except where it is made for
 /// another program, as by the Python package.
 fn label(options: &GetgpuOptions) -> Result<Option<String>, Failure> {
-    let is_named = options.tag.is_some() && options.role == Role::Reservation;
+    let own = matches!(options.role, Role::Reservation | Role::Task);
+    let is_named = options.tag.is_some() && own;
     if is_named { Ok(None) } else { lease_tag::own() }
 }
 

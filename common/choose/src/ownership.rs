@@ -7,7 +7,7 @@ use getgpu_linux::{
     procfs::{ancestry, fdinfo},
 };
 use getgpu_lock::{HolderArgs, HolderProcess, LockFile, OfdLock, Span, ownership_proof};
-use getgpu_model::{Failure, Kind, Units, Uuid};
+use getgpu_model::{Failure, Job, Kind, Units, Uuid};
 
 /// How a call came to own something.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -32,6 +32,8 @@ pub struct CoverCandidate {
     pub(crate) distance: usize,
     /// Whether another program has a lease on its units.
     pub(crate) in_use: bool,
+    /// Whether it is the part of another batch job.
+    pub(crate) of_other_job: bool,
 }
 
 impl CoverCandidate {
@@ -47,6 +49,7 @@ impl CoverCandidate {
         };
         (
             !by_lease,
+            self.of_other_job,
             self.distance,
             !is_lease,
             self.in_use,
@@ -103,7 +106,8 @@ impl Decision {
 
 /// Decides. A lease comes before a reservation, since a program that runs under a lease
 /// was given just that. Of several reservations the one made for the nearest ancestor
-/// comes first, then one that is not used yet, then the smallest.
+/// comes first, then one that is not used yet, then the smallest; the parts of this user's other
+/// batch jobs come last.
 pub(crate) fn decide(question: &OwnershipQuestion<'_>, candidates: &[CoverCandidate]) -> Decision {
     let covering: Vec<(&CoverCandidate, Cover)> = candidates
         .iter()
@@ -290,6 +294,7 @@ fn lease(
         devices,
         distance: 0,
         in_use: false,
+        of_other_job: false,
     }]
 }
 
@@ -304,7 +309,11 @@ fn reservations(
         grant.iter().all(|uuid| args.devices.contains(uuid))
             && !args.is_lease_beside(&lineage, lease_of)
     });
-    let probe = lock_file.open().ok();
+    let (probe, job) = (lock_file.open().ok(), Job::own());
+    let is_of_other_job = |args: &HolderArgs| match (args.job_of_part(), &job) {
+        (Some(part), Some(job)) => part != job.number(),
+        _ => false,
+    };
     holders
         .into_iter()
         .map(|holder| {
@@ -316,6 +325,7 @@ fn reservations(
             CoverCandidate {
                 distance: holder.args.distance(&lineage),
                 in_use,
+                of_other_job: is_of_other_job(&holder.args),
                 devices,
                 basis: Basis::Reservation(Box::new(holder)),
             }

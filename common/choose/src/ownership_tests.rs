@@ -24,6 +24,7 @@ fn candidate(basis: Basis, devices: &[u32]) -> CoverCandidate {
         devices,
         distance: usize::MAX,
         in_use: false,
+        of_other_job: false,
     }
 }
 
@@ -39,6 +40,7 @@ fn part(pid: i32, words: &str, distance: usize) -> CoverCandidate {
         devices: vec![(uuid(1), half())],
         distance,
         in_use: false,
+        of_other_job: false,
     }
 }
 
@@ -88,6 +90,10 @@ fn what_is_ours_of_a_grant() {
         in_use: true,
         ..near(pid, distance)
     };
+    let other_job = |pid| CoverCandidate {
+        of_other_job: true,
+        ..reserved(pid, &[1])
+    };
     let part = |pid| CoverCandidate {
         devices: vec![(uuid(1), half())],
         ..reserved(pid, &[1])
@@ -124,6 +130,9 @@ fn what_is_ours_of_a_grant() {
             "all: holder 6 x1"),
         ("of two on one device the part", &[1], 1, true, vec![reserved(5, &[1]), part(6)],
             "all: holder 6 x1"),
+        ("the own job's, although it is in use", &[1], 1, true, vec![other_job(5), used(6, usize::MAX)],
+            "all: holder 6 x1"),
+        ("another job's, if there is none", &[1], 1, true, vec![other_job(5)], "all: holder 5 x1"),
         ("lingering or not", &[1], 1, true, vec![reserved(100, &[1])], "all: holder 100 x1"),
     ];
     for (what, grant, count, wants_all, candidates, decision) in cases {

@@ -26,6 +26,8 @@ pub enum Role {
     Lease,
     /// A part of a device that Slurm's prolog has reserved for its job.
     JobPart,
+    /// What Slurm's TaskProlog has reserved for its task: it is the task's whether it is used or not.
+    Task,
 }
 
 impl Role {
@@ -35,6 +37,7 @@ impl Role {
             Self::Reservation => None,
             Self::Lease => Some("lease=1"),
             Self::JobPart => Some("part=1"),
+            Self::Task => Some("of-task=1"),
         }
     }
 }
@@ -157,11 +160,12 @@ impl HolderArgs {
                 linger: words.seconds("linger").unwrap_or_default(),
             },
         };
-        let role = match (words.find("lease"), words.find("part")) {
-            (Some(_), _) => Role::Lease,
-            (None, Some(_)) => Role::JobPart,
-            (None, None) => Role::Reservation,
+        let roles = [Role::Lease, Role::JobPart, Role::Task];
+        let is_named = |role: &Role| {
+            let word = role.word().and_then(|word| word.split_once('='));
+            word.is_some_and(|(key, _)| words.find(key).is_some())
         };
+        let role = roles.into_iter().find(is_named).unwrap_or_default();
         Some(Self {
             role,
             value: words.find("value").unwrap_or_default().to_owned(),

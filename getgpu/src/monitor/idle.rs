@@ -5,7 +5,7 @@
 use std::time::{Duration, Instant};
 
 use getgpu_ask::Node;
-use getgpu_lock::Until;
+use getgpu_lock::{Role, Until};
 use getgpu_model::{Activity, Detail, Failure, Inventory, Uuid};
 use getgpu_settings::{IdleAction, Settings};
 
@@ -45,11 +45,13 @@ pub fn check(
 }
 
 /// Leases and reservations of `--hold`; what a site holds until it is released is its own
-/// affair.
+/// affair, and what a task of Slurm has is the task's.
 fn has_limit(held: &HeldDevice) -> bool {
     match &held.reservation {
         None => held.leased,
-        Some(holder) => matches!(holder.args.until, Until::Over(..)),
+        Some(holder) => {
+            matches!(holder.args.until, Until::Over(..)) && holder.args.role != Role::Task
+        }
     }
 }
 

@@ -2,8 +2,8 @@
 //! gives them to no other, and the task keeps them all. CUDA_VISIBLE_DEVICES stays as
 //! Slurm has set it; where Slurm has not, it names the grant from now on.
 
-use getgpu_choose::{Grant, GrantUse};
-use getgpu_lock::{Span, occupancy, ownership_proof};
+use getgpu_choose::{Grant, GrantUse, Outside, Request};
+use getgpu_lock::{Role, Span, occupancy, ownership_proof};
 use getgpu_model::{Failure, Job, Kind, Uuid, Visible};
 use getgpu_settings::{Environment, SlurmTaken};
 
@@ -21,7 +21,7 @@ impl SlurmTask<'_> {
         let named = variable("CUDA_VISIBLE_DEVICES");
         let granted = match &self.context.wrong {
             Some(wrong) => Err(wrong.clone()),
-            None => granted(self.context),
+            None => granted(self.context).map(|granted| self.without_excluded(granted)),
         };
         let lines = match &granted {
             Ok(granted) if !granted.is_named => {
@@ -55,10 +55,25 @@ impl SlurmTask<'_> {
         Ok(())
     }
 
+    /// What is left of a grant of several devices where the site excludes some; all of it where
+    /// that cannot be told, or nothing is left.
+    fn without_excluded(&self, mut granted: TaskGrant) -> TaskGrant {
+        let excluded = excluded(self.context).unwrap_or_default();
+        let is_left = |device: &&Uuid| !excluded.contains(device);
+        let left: Vec<Uuid> = granted.devices.iter().filter(is_left).cloned().collect();
+        if left.is_empty() || left.len() == granted.devices.len() {
+            return granted;
+        }
+        let excluded = Uuid::join(&excluded);
+        let text = format!("{excluded}: excluded by the administrator: the task has the others");
+        tell::user(self.pid, Who::First, &text);
+        (granted.devices, granted.is_named) = (left, false);
+        granted
+    }
+
     /// Reserves all devices of the grant; other steps of the job may have some of them.
     fn reserve_all(&self, devices: &[Uuid]) -> Result<(), Failure> {
-        let environment = &self.context.environment;
-        let taken = match self.reserve_of(environment, devices.len()) {
+        let taken = match self.reserve_of(&self.context.environment, devices.len()) {
             Err(failure) if failure.kind == Kind::NoneFree => failure,
             other => return other,
         };
@@ -69,14 +84,15 @@ impl SlurmTask<'_> {
         if left.len() == devices.len() {
             return Err(taken);
         }
-        let mut environment = environment.clone();
+        let mut environment = self.context.environment.clone();
         environment.visible = Some(Uuid::join(&left).into());
         self.reserve_of(&environment, left.len())
     }
 
     fn reserve_of(&self, environment: &Environment, count: usize) -> Result<(), Failure> {
         let own = [format!("--count={count}"), format!("--hold={}", self.pid)];
-        let options = part::choosing(&[], &own)?;
+        let mut options = part::choosing(&[], &own)?;
+        options.role = Role::Task;
         part::reserve(self.context, environment, options, Format::Nothing)
     }
 }
@@ -96,6 +112,25 @@ fn granted(context: &Context) -> Result<TaskGrant, Failure> {
         devices: devices.unwrap_or_default(),
         is_named: grant.is_named_by_variable(),
     })
+}
+
+/// The devices of the grant that the site excludes.
+fn excluded(context: &Context) -> Result<Vec<Uuid>, Failure> {
+    let settings = &context.loaded.settings;
+    if settings.excluded.is_empty() {
+        return Ok(Vec::new());
+    }
+    let mut request = Request::new(settings, &context.environment, GrantUse::Honor)?;
+    let inventory = node(settings).ask(|node| {
+        request.resolve_grant(node)?;
+        node.inventory(request.look())
+    })?;
+    let why = request.filter.classify(&inventory);
+    let devices = inventory.devices.iter().zip(why);
+    let excluded = devices.filter(|(_, why)| *why == Some(Outside::Excluded));
+    let grant = request.filter.grant.as_deref().unwrap_or_default();
+    let excluded = excluded.filter(|(device, _)| grant.contains(&device.uuid));
+    Ok(excluded.map(|(device, _)| device.uuid.clone()).collect())
 }
 
 /// The first device of the grant that the lock says is another job's, where the settings or

@@ -17,11 +17,12 @@ mod tell;
 mod wish;
 
 use std::path::PathBuf;
+use std::time::Duration;
 
 use getgpu_choose::{LockWarning, find_lock_file};
 use getgpu_lock::LockFile;
 use getgpu_model::{Diag, Failure, Verbosity};
-use getgpu_settings::{Environment, Loaded};
+use getgpu_settings::{Environment, Loaded, Settings};
 
 use crate::options::Hook;
 
@@ -30,7 +31,7 @@ const DIAG: Diag = Diag::new("getgpu", Verbosity::Quiet);
 
 /// Runs a hook; gives its exit status.
 pub fn run(hook: Hook) -> i32 {
-    let context = Context::read();
+    let context = Context::read(hook);
     match hook {
         Hook::Prolog => prolog::run(&context),
         Hook::TaskProlog => task_prolog::run(&context),
@@ -45,10 +46,13 @@ pub fn run(hook: Hook) -> i32 {
 ///
 /// Its words are wrong, or choose no device.
 pub fn check_options(words: &[String]) -> Result<(), Failure> {
-    part::choosing(words, &[]).map(drop).map_err(|mut failure| {
-        failure.message = format!("slurm.options: {}", failure.message);
-        failure
-    })
+    let own = prolog::own_words(Duration::ZERO, "1/2", "4711", "0");
+    part::choosing(words, &own)
+        .map(drop)
+        .map_err(|mut failure| {
+            failure.message = format!("slurm.options: {}", failure.message);
+            failure
+        })
 }
 
 /// What every hook knows.
@@ -62,7 +66,7 @@ struct Context {
 }
 
 impl Context {
-    fn read() -> Self {
+    fn read(hook: Hook) -> Self {
         let environment = Environment::of_hook();
         let read = Loaded::read(&environment, None).and_then(Loaded::strict);
         let (mut loaded, wrong) = match read {
@@ -74,6 +78,7 @@ impl Context {
         }
         let limit = loaded.settings.slurm.timeout;
         loaded.settings.nvml_timeout = loaded.settings.nvml_timeout.min(limit);
+        for_jobs(&mut loaded.settings, hook);
         Self {
             environment,
             loaded,
@@ -100,6 +105,28 @@ impl Context {
             .ok()
             .and_then(|lock| lock.path.parent().map(PathBuf::from));
         directory.unwrap_or_else(|| "/run/getgpu".into())
+    }
+}
+
+/// Takes out what is meant for calls that people type. Slurm has counted what a job has, and it is
+/// the job's for as long as it runs; of tasks that start together none may wait for the others.
+fn for_jobs(settings: &mut Settings, hook: Hook) {
+    let built_in = Settings::default();
+    settings.count = built_in.count;
+    settings.share = built_in.share;
+    settings.share_by_default = built_in.share_by_default;
+    settings.wait = built_in.wait;
+    settings.max_hold = None;
+    if hook == Hook::Prolog {
+        // `slurm.wait` is the site's own limit.
+        settings.max_wait = None;
+    }
+    if task::granted(&variable).is_some() {
+        settings.kind = built_in.kind;
+        settings.profile = built_in.profile;
+        settings.model = built_in.model;
+        settings.min_memory = built_in.min_memory;
+        settings.gpu = built_in.gpu;
     }
 }
 

@@ -90,16 +90,21 @@ fn chosen(context: &Context, job: &str, share: &str) -> Result<(), Failure> {
         (environment.batch_job, environment.batch_gpus) = (false, None);
         more = &settings.options;
     }
-    let tag = tag(job);
-    let wait = format!("--wait={}", settings.wait.as_secs_f64());
-    let own = [
-        &wait, "--share", share, "--tag", &tag, "--uid", &uid, "--hold=0",
-    ];
-    let mut options = part::choosing(more, &own.map(str::to_owned))?;
+    let own = own_words(settings.wait, share, job, &uid);
+    let mut options = part::choosing(more, &own)?;
     options.role = Role::JobPart;
     // Only a task of the same group may see what the holder has (ptrace(2)).
     options.gid = variable("SLURM_JOB_GID").and_then(|gid| gid.parse().ok());
     part::reserve(context, &environment, options, Format::Nothing)
+}
+
+/// The hook's own words for getgpu.
+pub fn own_words(wait: Duration, share: &str, job: &str, uid: &str) -> Vec<String> {
+    let (wait, tag) = (format!("--wait={}", wait.as_secs_f64()), tag(job));
+    let words = [
+        &wait, "--share", share, "--tag", &tag, "--uid", uid, "--hold=0",
+    ];
+    words.map(str::to_owned).to_vec()
 }
 
 /// Clears what epilogs that were killed have left, and old reservations and marks of jobs

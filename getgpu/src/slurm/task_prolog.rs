@@ -4,6 +4,7 @@
 
 use std::path::Path;
 
+use getgpu_lock::Role;
 use getgpu_model::{Failure, Kind, diag::print, exit};
 use getgpu_settings::SlurmTasks;
 
@@ -179,7 +180,8 @@ impl SlurmTask<'_> {
         if let Some(wrong) = &self.context.wrong {
             return Err(wrong.clone());
         }
-        let options = part::choosing(options, &[format!("--hold={}", self.pid)])?;
+        let mut options = part::choosing(options, &[format!("--hold={}", self.pid)])?;
+        options.role = Role::Task;
         part::reserve(
             self.context,
             &self.context.environment,

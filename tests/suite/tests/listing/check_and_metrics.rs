@@ -94,6 +94,9 @@ fn every_problem_is_told_with_a_remedy() {
     problem(&sandbox, "", "nope");
     sandbox.set_settings("[slurm]\noptions = '--gpu 2 --foo'");
     problem(&sandbox, "", "slurm.options: --foo: no such option");
+    // What the prolog says itself.
+    sandbox.set_settings("[slurm]\noptions = '--share 1/8'");
+    problem(&sandbox, "", "slurm.options: ");
     sandbox.set_settings("[slurm]\noptions = '--list'");
     problem(
         &sandbox,

@@ -14,3 +14,4 @@ mod task_prolog;
 mod task_prolog_call;
 mod task_prolog_failures;
 mod tasks;
+mod typed_settings;
