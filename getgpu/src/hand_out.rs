@@ -37,8 +37,8 @@ pub fn hand_out(
     mut answer: Answer,
     owner: Owner<'_>,
 ) -> Result<(), Failure> {
-    if let (true, [device]) = (answer.repeated, answer.uuids.as_slice()) {
-        warn_of_unrelated(call, device);
+    if answer.repeated {
+        warn_of_unrelated(call, &answer.uuids);
     }
     let text = answer::text(call, &answer.value, answer.part);
     let lock = answer.lock.take();

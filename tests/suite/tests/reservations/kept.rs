@@ -74,6 +74,22 @@ fn an_unrelated_program_on_the_granted_device_is_named() {
     second.wait();
 }
 
+#[test]
+fn a_program_on_one_of_several_devices_that_are_printed_again_is_named() {
+    let sandbox = Sandbox::new("gpus4");
+    let script = "export CUDA_VISIBLE_DEVICES=$(getgpu -n 2 --policy first --hold); \
+                  cudawrap --gpu 1 -- sim-cuda --until-file over & \
+                  until [ $(ls $SIM_NODE/running | grep -vc gate) = 1 ]; do sleep 0.01; done; \
+                  getgpu -n 2 >/dev/null; touch over; wait; getgpu -n 2 >/dev/null";
+    let outcome = sandbox.shell("bash", script).run();
+    let line = format!("getgpu: {}: also used by ", sandbox.uuids()[1]);
+    let lines: Vec<&str> = outcome.exits(0).stderr.lines().collect();
+    assert!(
+        lines.len() == 2 && lines[0].starts_with(&line),
+        "{outcome:#?}"
+    );
+}
+
 /// A hold, or a lease, may end before a program that was started inside it.
 #[test]
 fn what_is_printed_again_for_no_program_is_kept_for_linger() {
