@@ -4,7 +4,7 @@
 
 use getgpu_ask::Node;
 use getgpu_choose::{
-    Chooser, Claimed, Decision, Observer, Obstacle, Picked, Request, Selected, Selection,
+    Chooser, Claimed, Decision, Observer, Obstacle, Outside, Picked, Request, Selected, Selection,
 };
 use getgpu_lock::Side;
 use getgpu_model::{
@@ -16,6 +16,9 @@ use crate::bind::CpuNeighbours;
 use crate::call::CudawrapCall;
 use crate::ranks::{Rank, apply_rank, waiting};
 use crate::{helper, visible};
+
+/// The options that leave only some devices to choose from.
+const CHOOSING: [&str; 5] = ["type", "profile", "model", "min_memory", "gpu"];
 
 /// The devices for a program, and what was found out on the way to them.
 pub struct Choice {
@@ -110,7 +113,8 @@ fn by_uuid(call: &CudawrapCall<'_>, request: &Request) -> Option<Device> {
     // A batch system that binds tasks names one device to all of them: only NVML tells
     // which of them this task may open.
     let is_bound = call.environment.batch_job && call.has_siblings();
-    let uuid = uuid.filter(|_| request.count == 1 && !sized && !is_bound);
+    let narrows = CHOOSING.iter().any(|option| call.is_typed(option));
+    let uuid = uuid.filter(|_| request.count == 1 && !sized && !is_bound && !narrows);
     uuid.cloned().map(Device::by_uuid)
 }
 
@@ -151,7 +155,9 @@ pub fn free(call: &CudawrapCall<'_>, mut request: Request) -> Result<Choice, Fai
         let grant = request.filter.grant.as_ref();
         let is_only = grant.is_some_and(|grant| grant.len() == request.count)
             && request.grant.visible != Visible::Unset;
-        if is_only && known.is_some() {
+        if let Some(inventory) = known.filter(|_| is_only)
+            && !leaves_out(call, &request, &inventory)
+        {
             return Ok(None);
         }
         let selection = Selection {
@@ -194,6 +200,17 @@ pub fn free(call: &CudawrapCall<'_>, mut request: Request) -> Result<Choice, Fai
         request,
         others,
         neighbours,
+    })
+}
+
+/// Whether an option that was typed leaves out a device of the grant, of which all are wanted.
+fn leaves_out(call: &CudawrapCall<'_>, request: &Request, inventory: &Inventory) -> bool {
+    let grant = request.filter.grant.as_deref().unwrap_or_default();
+    let is_typed = |option: &&str| CHOOSING.contains(option) && call.is_typed(option);
+    let why = request.filter.classify(inventory);
+    inventory.devices.iter().zip(why).any(|(device, why)| {
+        let options = why.map(Outside::options).unwrap_or_default();
+        grant.contains(&device.uuid) && options.iter().any(|option| is_typed(&option))
     })
 }
 

@@ -42,6 +42,42 @@ fn a_device_that_the_variable_names_is_leased_in_every_form() {
     }
 }
 
+/// All that the variable names is wanted; an option that leaves out some of it is obeyed.
+#[test]
+fn an_option_that_chooses_counts_for_a_device_that_is_named() {
+    let sandbox = Sandbox::new("gpus4");
+    let uuids = sandbox.uuids();
+    let two = format!("{},{}", uuids[0], uuids[1]);
+    #[rustfmt::skip]
+    let cases = [
+        ("--min-memory 100G", "1 smaller than asked for"),
+        ("--model H100", "1 not of the model asked for"),
+        ("--type mig", "1 not of the type asked for"),
+        ("--gpu 1", "1 not on the GPU asked for"),
+        ("--profile 1g.10gb", "1 not of the profile asked for"),
+    ];
+    for (options, why) in cases {
+        for named in ["0", uuids[0].as_str()] {
+            let command = sandbox.words(&format!("cudawrap {options} -- true"));
+            command.visible(named).run().refuses(125, why);
+        }
+        let command = sandbox.words(&format!("cudawrap -n 2 {options} -- true"));
+        command.visible(&two).run().exits(125);
+        // Nobody typed it.
+        let (name, value) = options[2..].split_once(' ').unwrap();
+        let variable = format!("CUDAWRAP_{}", name.replace('-', "_").to_uppercase());
+        let command = sandbox.words("cudawrap -- true").env(&variable, value);
+        command.visible(&uuids[0]).run().exits(0).says(&[]);
+    }
+    for options in [
+        "--min-memory 1G --model A100 --type gpu --gpu 0",
+        "-n 1 --gpu 0 --gpu 1",
+    ] {
+        let command = sandbox.words(&format!("cudawrap {options} -- true"));
+        command.visible("0").run().exits(0).says(&[]);
+    }
+}
+
 /// Pipelines write `CUDA_VISIBLE_DEVICES=$((slot-1))`: all programs with such an index used
 /// to run on the first MIG device of its GPU.
 #[test]
