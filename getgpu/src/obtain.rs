@@ -138,7 +138,7 @@ fn enter(
     request: &Request,
 ) -> Result<tag::TagEntry, Failure> {
     tag.map_or(Ok(tag::TagEntry::Free(None)), |tag| {
-        tag::enter(tag, &call.lock_file, request.user, call.options.role)
+        tag::enter(tag, &call.lock_file, request, call.options)
     })
 }
 

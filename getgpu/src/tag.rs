@@ -25,21 +25,44 @@ pub enum TagEntry<T = Turn> {
 
 /// The name for a request, with what is asked for under it.
 pub fn of(name: &str, request: &Request, options: &GetgpuOptions) -> Tag {
+    let asked = asked(request, options, request.grant.value());
+    Tag {
+        name: name.to_owned(),
+        asked,
+    }
+}
+
+/// What is asked for, in a word, if CUDA_VISIBLE_DEVICES has this value.
+fn asked(request: &Request, options: &GetgpuOptions, grant: &str) -> String {
     let index = match options.action {
         Action::Print(index) => index,
         _ => None,
     };
-    let (text, keep, grant) = (request.text(), options.keep, request.grant.value());
+    let (text, keep) = (request.text(), options.keep);
     let text = format!("{text} {index:?} {keep:?} {grant}");
-    Tag {
-        name: name.to_owned(),
-        asked: format!("{:x}", layout::fnv1a(text.as_bytes())),
-    }
+    format!("{:x}", layout::fnv1a(text.as_bytes()))
+}
+
+/// Whether a request is the one that a reservation was made for. A job's part is its part
+/// whatever is asked, since a prolog may run again with other settings. A caller that has the
+/// reservation as its grant, as a script that is sourced twice, had none when it was made.
+fn is_same(tag: &Tag, request: &Request, options: &GetgpuOptions, args: &HolderArgs) -> bool {
+    let known = args.tag.as_ref().map(|tag| tag.asked.as_str());
+    let grant = request.grant.visible.full_uuids();
+    let is_grant = grant.is_some_and(|grant| grant == args.devices);
+    args.role == Role::JobPart
+        || known == Some(&tag.asked)
+        || is_grant && known == Some(&asked(request, options, ""))
 }
 
 /// Keeps other calls for this user's name away, and looks whether it is in use.
-pub fn enter(tag: &Tag, lock_file: &LockFile, uid: u32, role: Role) -> Result<TagEntry, Failure> {
-    let Tag { name, asked } = tag;
+pub fn enter(
+    tag: &Tag,
+    lock_file: &LockFile,
+    request: &Request,
+    options: &GetgpuOptions,
+) -> Result<TagEntry, Failure> {
+    let (name, uid) = (&tag.name, request.user);
     let byte = layout::tag(namespaces::host_uid(uid), name);
     let guard = match user_locks::enter(lock_file, byte, &[uid, nix::unistd::geteuid().as_raw()])? {
         user_locks::Entered::Ours(guard) => Some(guard),
@@ -50,15 +73,10 @@ pub fn enter(tag: &Tag, lock_file: &LockFile, uid: u32, role: Role) -> Result<Ta
             return Err(Failure::new(Kind::NoneFree, text));
         }
     };
-    let Some(holder) = under(lock_file, Some(uid), name, role).pop() else {
+    let Some(holder) = under(lock_file, Some(uid), name, options.role).pop() else {
         return Ok(TagEntry::Free(guard));
     };
-    if holder
-        .args
-        .tag
-        .as_ref()
-        .is_some_and(|tag| tag.asked == *asked)
-    {
+    if is_same(tag, request, options, &holder.args) {
         return Ok(TagEntry::Same(Box::new(holder)));
     }
     let text = format!(

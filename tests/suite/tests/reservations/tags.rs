@@ -36,6 +36,34 @@ fn a_tag_prints_its_reservation_again_and_releases_it() {
     sandbox.assert_clean();
 }
 
+/// A script that is sourced twice, or a cell of a notebook that runs again.
+#[test]
+fn a_caller_that_has_the_reservation_as_its_grant_asks_for_the_same() {
+    let sandbox = Sandbox::new("mig4");
+    for options in [
+        "--hold --tag x",
+        "-n 2 --hold --tag y",
+        "--share 1/2 --hold --tag z",
+    ] {
+        let line = format!("export CUDA_VISIBLE_DEVICES=$(getgpu {options})");
+        let show = "echo $CUDA_VISIBLE_DEVICES";
+        let script = format!("{line}; {show}; {line}; {show}; getgpu --policy first {options}");
+        let outcome = sandbox.shell("bash", &script).run();
+        let lines = outcome.exits(0).told();
+        assert!(
+            lines.len() == 3 && lines.iter().all(|line| *line == lines[0]),
+            "{outcome:#?}"
+        );
+    }
+    // Another device of its own, and another request.
+    let script = "export CUDA_VISIBLE_DEVICES=$(getgpu --hold); getgpu --hold --tag v >/dev/null; \
+                  export CUDA_VISIBLE_DEVICES=$(getgpu --ignore-grant --hold --tag w); \
+                  getgpu --hold --tag v || getgpu --share 1/2 --hold --tag w";
+    let outcome = sandbox.shell("bash", script).run();
+    let told = ["--tag v: in use for ", "--tag w: in use for "];
+    outcome.exits(2).mentions(told[0]).mentions(told[1]);
+}
+
 #[test]
 fn bad_tags_and_users_are_refused_in_one_line() {
     let sandbox = Sandbox::new("mig4");

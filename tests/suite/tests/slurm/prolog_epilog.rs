@@ -65,6 +65,9 @@ fn hooks_may_run_twice_alone_or_for_nothing() {
     // The same one twice, and it is no earlier job's.
     let first = sandbox.holders()[0].pid;
     quiet(hook(&sandbox, "prolog", "old = 0", &job(0), "gpushare4"));
+    // The site's settings are others by now: the job has the part that it has.
+    let shares = "shares = ['gpushare4=1/8']";
+    quiet(hook(&sandbox, "prolog", shares, &job(0), "gpushare4"));
     assert_eq!(counts(&sandbox).iter().sum::<usize>(), 1);
     assert_eq!(sandbox.holders()[0].pid, first);
     // The lock is missing, as after a boot: the hook makes the one that is named.
