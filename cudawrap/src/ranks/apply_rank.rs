@@ -57,7 +57,7 @@ pub fn share_single_device(
         return Ok(());
     }
     if call.settings.share.is_none() {
-        divide(request, distribution::share(rank, 1));
+        divide(request, distribution::share(rank, 1, request.count));
     }
     waiting::check(call, rank, request, &[device], Granted::Devices)
 }
@@ -132,8 +132,9 @@ fn place_rank(
     let divided = (request.grant.visible != Visible::Unset || settings.share_auto)
         && !is_ours_alone(call, request, listed);
     if divided && settings.share.is_none() {
-        divide(request, distribution::share(rank, listed.len()));
-        if let Some(line) = distribution::uneven(rank, listed.len()) {
+        let count = request.count;
+        divide(request, distribution::share(rank, listed.len(), count));
+        if let Some(line) = distribution::uneven(rank, listed.len(), count) {
             call.diag.remark(&line);
         }
     }

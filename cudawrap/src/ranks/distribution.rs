@@ -6,13 +6,13 @@ use getgpu_model::Share;
 
 use super::Rank;
 
-/// The share of each rank where there are more ranks than devices: one of as many parts
-/// as the fullest device has ranks.
-pub fn share(rank: &Rank, devices: usize) -> Option<Share> {
+/// The share of each rank where there are more ranks than devices, or more than devices with
+/// `count` of them each: one of as many parts as the fullest device has ranks.
+pub fn share(rank: &Rank, devices: usize, count: usize) -> Option<Share> {
     // Where the launcher has divided the devices already, this rank sees fewer than there
     // are.
     let devices = rank.devices.filter(|all| *all > devices).unwrap_or(devices);
-    let parts = rank.size?.div_ceil(devices.max(1));
+    let parts = (rank.size? * count).div_ceil(devices.max(1));
     (parts > 1).then_some(Share::Fraction {
         of: 1,
         parts: parts as u64,
@@ -34,11 +34,11 @@ pub fn block(rank: &Rank, devices: usize) -> Option<usize> {
     })
 }
 
-/// The line by which rank 0 reports uneven counts, for people who meant them to be even.
-pub fn uneven(rank: &Rank, devices: usize) -> Option<String> {
-    let size = rank
-        .size
-        .filter(|_| rank.first && rank.devices.is_none_or(|all| all <= devices))?;
+/// The line by which rank 0 reports uneven counts, for people who meant them to be even. Nothing
+/// is said of ranks that have several devices each.
+pub fn uneven(rank: &Rank, devices: usize, count: usize) -> Option<String> {
+    let is_told = rank.first && count == 1 && rank.devices.is_none_or(|all| all <= devices);
+    let size = rank.size.filter(|_| is_told)?;
     if devices == 0 || size.is_multiple_of(devices) || devices.is_multiple_of(size) {
         return None;
     }
@@ -90,7 +90,7 @@ mod tests {
                     most - least <= 1 && counts.is_sorted_by(|a, b| a >= b),
                     "{size} {devices} {counts:?}"
                 );
-                let parts = match share(&rank(0, size), devices) {
+                let parts = match share(&rank(0, size), devices, 1) {
                     Some(Share::Fraction { of: 1, parts }) => parts as usize,
                     None => 1,
                     other => panic!("{other:?}"),
@@ -109,16 +109,26 @@ mod tests {
         // One device for each task, and two and four tasks for each GPU.
         for (size, all, parts) in [(4, 4, None), (8, 4, Some(2)), (4, 1, Some(4))] {
             let expected = parts.map(|parts| Share::Fraction { of: 1, parts });
-            assert_eq!(share(&own(size, all), 1), expected, "{size} {all}");
+            assert_eq!(share(&own(size, all), 1, 1), expected, "{size} {all}");
         }
         assert_eq!(block(&own(4, 4), 1), None);
-        assert_eq!(uneven(&own(3, 4), 2), None);
-        assert!(uneven(&own(3, 2), 2).is_some());
+        assert_eq!(uneven(&own(3, 4), 2, 1), None);
+        assert!(uneven(&own(3, 2), 2, 1).is_some());
+    }
+
+    #[test]
+    fn ranks_with_several_devices_share_them() {
+        for (size, devices, count, parts) in
+            [(2, 4, 2, None), (2, 3, 2, Some(2)), (4, 2, 2, Some(4))]
+        {
+            let expected = parts.map(|parts| Share::Fraction { of: 1, parts });
+            assert_eq!(share(&rank(0, size), devices, count), expected);
+        }
     }
 
     #[test]
     fn uneven_counts_are_said_once() {
-        let uneven = |local, size, devices| uneven(&rank(local, size), devices);
+        let uneven = |local, size, devices| uneven(&rank(local, size), devices, 1);
         let blocks = "6 ranks on 4 devices: 2, 2, 1, 1 of them on each";
         assert_eq!(uneven(0, 6, 4).as_deref(), Some(blocks));
         for (devices, unused) in [(4, "1 is"), (5, "2 are")] {
@@ -139,6 +149,7 @@ mod tests {
                 "{local} {size} {devices}"
             );
         }
+        assert_eq!(super::uneven(&rank(0, 3), 4, 2), None);
         assert_eq!(block(&rank(0, 4), 0), None);
     }
 }

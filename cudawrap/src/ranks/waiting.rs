@@ -77,13 +77,11 @@ impl Granted {
 }
 
 /// How many programs with `count` devices each these serve at a time, with those that the
-/// launcher gave to other ranks: without a share and with one device each, ranks divide them
-/// evenly, however many they are.
+/// launcher gave to other ranks: without a share, ranks divide them evenly, however many they are.
 fn served(rank: &Rank, devices: &[&Device], share: Option<Share>, count: usize) -> usize {
     let parts = match share {
-        None if devices.is_empty() => 0,
-        None if count < 2 => return usize::MAX,
-        None => devices.len(),
+        None if devices.is_empty() || devices.len() < count => 0,
+        None => return usize::MAX,
         Some(share) => {
             let of = |device: &&Device| {
                 let units = share.units(device.memory);
@@ -108,16 +106,18 @@ pub fn hint_for_ranks(call: &CudawrapCall<'_>, pool: usize, request: &Request) -
 /// are.
 fn hint(call: &CudawrapCall<'_>, rank: &Rank, pool: usize, granted: Granted) -> String {
     if granted == Granted::Devices {
-        let is_asked = call.settings.share.is_some() || call.settings.count > 1;
-        return if is_asked {
-            "getgpu --list shows who holds what; without --share and --count the ranks divide the devices evenly".into()
+        return if call.settings.share.is_some() {
+            "getgpu --list shows who holds what; without --share the ranks divide the devices evenly".into()
         } else {
             "getgpu --list shows who holds what".into()
         };
     }
     let program = match call.origin {
         Origin::Link => program_name(call.lessee.program),
-        Origin::OwnName => format!("cudawrap -- {}", call.lessee.program.display()),
+        Origin::OwnName => {
+            let program = call.lessee.program.display();
+            format!("cudawrap{} -- {program}", typed_amount(call))
+        }
     };
     let parts = match call.settings.share {
         Some(Share::Fraction { of, parts }) => (parts / of.max(1)).max(1),
@@ -126,7 +126,8 @@ fn hint(call: &CudawrapCall<'_>, rank: &Rank, pool: usize, granted: Granted) -> 
     let start = launchers::command();
     let (ranks, devices) = match rank.size {
         Some(size) => {
-            let devices = size.div_ceil(usize::try_from(parts).unwrap_or(1));
+            let each = call.settings.count as usize;
+            let devices = (size * each).div_ceil(usize::try_from(parts).unwrap_or(1));
             (size.to_string(), devices.min(pool.max(1)).to_string())
         }
         None => ("N".into(), "N".into()),
@@ -134,6 +135,17 @@ fn hint(call: &CudawrapCall<'_>, rank: &Rank, pool: usize, granted: Granted) -> 
     format!(
         "reserve for all ranks before they start: CUDA_VISIBLE_DEVICES=$(getgpu -n {devices} --wait) {start} {ranks} {program}"
     )
+}
+
+/// The options by which a rank asks for more or less than one device, as they are typed.
+fn typed_amount(call: &CudawrapCall<'_>) -> String {
+    let count = Some(call.settings.count).filter(|_| call.is_typed("count"));
+    let share = call.settings.share.filter(|_| call.is_typed("share"));
+    let count = count
+        .map(|count| format!(" -n {count}"))
+        .unwrap_or_default();
+    let share = share.map(|share| format!(" --share {share}"));
+    count + &share.unwrap_or_default()
 }
 
 #[cfg(test)]
@@ -151,10 +163,11 @@ mod tests {
             ("no device", 0, None, None, 1, 0),
             ("evenly", 2, None, None, 1, usize::MAX),
             ("halves", 2, None, half, 1, 4),
-            ("two devices for each", 4, None, None, 2, 2),
+            ("two devices for each", 4, None, None, 2, usize::MAX),
+            ("fewer than each wants", 1, None, None, 2, 0),
             ("halves of two devices for each", 4, None, half, 2, 4),
             ("Slurm gave each of four its own", 1, Some(4), half, 1, 8),
-            ("and two to each", 2, Some(8), None, 2, 4),
+            ("and two to each", 2, Some(8), None, 2, usize::MAX),
             ("Slurm gave all to each", 4, Some(4), half, 1, 8),
         ];
         for (what, devices, all, share, count, expected) in cases {

@@ -27,7 +27,11 @@ until [ $(ls there | wc -l) = $OMPI_COMM_WORLD_LOCAL_SIZE ]; do sleep 0.02; done
 "#;
 
 fn node() -> Sandbox {
-    let sandbox = Sandbox::new("mig4");
+    with_ranks("mig4")
+}
+
+fn with_ranks(node: &str) -> Sandbox {
+    let sandbox = Sandbox::new(node);
     sandbox.file("work/mpirun", MPIRUN, 0o755);
     sandbox.file("work/rank", RANK, 0o755);
     wrap_script(&sandbox, "opt", "app", RANK);
@@ -77,6 +81,21 @@ fn five_ranks_that_wait_for_each_other_are_told_how() {
             assert_eq!(std::fs::read_dir(there).unwrap().count(), 5);
         }
     }
+}
+
+#[test]
+fn ranks_with_several_devices_each_are_told_how_and_share_them() {
+    let sandbox = with_ranks("gpus4");
+    let outcome = run(&sandbox, "mpirun -n 3 cudawrap -n 2 -- ./rank");
+    let line = line_of(&outcome);
+    assert!(
+        line.ends_with("$(getgpu -n 4 --wait) mpirun -n 3 cudawrap -n 2 -- ./rank"),
+        "{line}"
+    );
+    run(&sandbox, &line).exits(0).says(&[]);
+    // Two on three devices have two each.
+    let script = "CUDA_VISIBLE_DEVICES=$(getgpu -n 3) mpirun -n 2 cudawrap -n 2 -- ./rank";
+    run(&sandbox, script).exits(0).says(&[]);
 }
 
 /// Each job has some of the devices, and none has all that it needs.
