@@ -210,7 +210,7 @@ fn leaves_out(call: &CudawrapCall<'_>, request: &Request, inventory: &Inventory)
     let why = request.filter.classify(inventory);
     inventory.devices.iter().zip(why).any(|(device, why)| {
         let options = why.map(Outside::options).unwrap_or_default();
-        grant.contains(&device.uuid) && options.iter().any(|option| is_typed(&option))
+        grant.contains(&device.uuid) && options.iter().any(is_typed)
     })
 }
 

@@ -16,8 +16,9 @@ use crate::choice::{cap, device_claim, sampling};
 use crate::pool;
 use crate::request::Request;
 use getgpu_ask::Node;
+use getgpu_linux::procfs::namespaces;
 use getgpu_lock::{
-    Claim, Level, LockFile, Occupancy, OfdLock, Seen, Side, Span, layout, occupancy,
+    Claim, Level, LockFile, Occupancy, OfdLock, Seen, Side, Span, holders, layout, occupancy,
 };
 use getgpu_model::{Ailment, Detail, Device, Failure, Gpu, Health, Inventory};
 use getgpu_settings::Type;
@@ -304,7 +305,8 @@ impl Chooser<'_, '_> {
             Err(silent) => return Ok(Some(Rejected::Unknown(silent.message))),
         };
         let sick = health.objection().filter(|_| !is_owned);
-        let is_full = !self.request.can_start_beside(&health);
+        let is_full = !self.request.can_start_beside(&health)
+            || health.is_exclusive() && has_other_users(probe, span, self.request.user)?;
         Ok(sick
             .map(Ailment::text)
             .or(is_full.then_some(ONE_PROGRAM))
@@ -349,6 +351,20 @@ impl Chooser<'_, '_> {
 
 /// Why a second share of a device is not handed out.
 const ONE_PROGRAM: &str = "compute mode Exclusive_Process: one program at a time, and another one has its share; --mps shares it";
+
+/// Whether another user has some of the device: MPS daemons are one user's.
+fn has_other_users(probe: &OfdLock, span: Span, user: u32) -> Result<bool, Failure> {
+    let own = namespaces::host_uid(user);
+    for side in [Side::Lease, Side::Reservation] {
+        if holders::uids(probe, span, side)?
+            .iter()
+            .any(|uid| *uid != own)
+        {
+            return Ok(true);
+        }
+    }
+    Ok(false)
+}
 
 /// Whether a part of the device is confirmed.
 fn shared(probe: &OfdLock, device: &Device) -> Result<bool, Failure> {

@@ -83,6 +83,23 @@ fn users_have_daemons_of_their_own() {
     });
 }
 
+/// In compute mode Exclusive_Process one daemon is the one program of the device.
+#[test]
+fn an_exclusive_device_is_shared_by_one_users_clients_only() {
+    if skip::lacks(&[Need::Root]) {
+        return;
+    }
+    let node = Node::stand_in();
+    let mode = "[[health]]\ngpu = 0\ncompute_mode = 3\n";
+    node.sandbox.faults(mode);
+    let _clients = node.clients(2, |_, command| command);
+    let stranger = node.share("1/32", &["true"]).uid(1001).run();
+    stranger.refuses(75, "1 of 1 in use (unhealthy 1)");
+    node.go();
+    node.until_gone();
+    node.share("1/32", &["true"]).uid(1001).run().exits(0);
+}
+
 #[test]
 fn jobs_have_daemons_of_their_own() {
     let node = Node::stand_in();
