@@ -16,11 +16,15 @@ pub fn shows_others(settings: &Settings) -> bool {
 /// More than one device is wanted by a program that is to see others too.
 pub fn check(settings: &Settings, request: &Request) -> Result<(), Failure> {
     if shows_others(settings) && request.count > 1 {
-        let text = format!(
-            "--count {}: --visible first and all are for programs with one device",
-            request.count
-        );
-        return Err(Failure::new(Kind::Usage, text));
+        let count = request.count;
+        let text =
+            format!("--count {count}: --visible first and all are for programs with one device");
+        let mut failure = Failure::new(Kind::Usage, text);
+        failure.hint = settings
+            .places
+            .get("visible")
+            .map(|place| format!("{place} sets it; --visible one goes before that"));
+        return Err(failure);
     }
     Ok(())
 }

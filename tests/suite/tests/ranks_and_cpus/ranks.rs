@@ -173,6 +173,13 @@ fn the_program_sees_its_own_device_or_more() {
         let command = sandbox.words(&format!("cudawrap {bad} -- true"));
         command.visible(&grant).run().exits(125).prints("");
     }
+    sandbox.set_settings("visible = 'first'");
+    let two = sandbox.words("cudawrap -n 2 -- true").run();
+    two.exits(125)
+        .mentions("config.toml:2 sets it; --visible one goes before that");
+    let one = sandbox.words("cudawrap -n 2 --visible one -- true").run();
+    one.exits(0).says(&[]);
+    sandbox.set_settings("");
     let variable = sandbox.words("CUDAWRAP_VISIBLE=all cudawrap -- printenv CUDA_VISIBLE_DEVICES");
     variable.visible("1,2").run().exits(0).prints("1,2\n");
 }
