@@ -158,7 +158,7 @@ fn gather(
         },
         other => other?,
     };
-    let summary = summary::text(&listing.rows, listing.queue.len().max(listing.waiting));
+    let summary = summary::text(&listing.rows, listing.waiting);
     Ok((listing, summary))
 }
 
@@ -226,14 +226,17 @@ fn of_index(
 impl Listing {
     /// What the lock alone tells.
     fn of_lock(lock_file: &LockFile, probe: &OfdLock) -> Result<Self, Failure> {
+        let (in_line, queue) = (getgpu_choose::queue::waiting(probe, None)?, queued(probe)?);
         Ok(Self {
             inventory: Inventory::default(),
             rows: Vec::new(),
             problems: Vec::new(),
             lock: lock_file.path.display().to_string(),
             lock_shared: host_sharing::with_host(lock_file),
-            waiting: getgpu_choose::queue::waiting(probe, None)?,
-            queue: queued(probe)?,
+            // Who is over a limit of its user stands aside and has no place in the line, and
+            // who waits in another pid namespace signs nothing.
+            waiting: queue.len().max(in_line),
+            queue,
         })
     }
 }

@@ -1,7 +1,7 @@
 //! What of a listing is shown and how: some of the devices, JSON, CSV, the queue, a table
 //! for a terminal.
 
-use getgpu_tests::{OTHER, listing, root};
+use getgpu_tests::{OTHER, bytes, listing, root};
 use harness::{Sandbox, Terminal, skip, wait};
 
 #[test]
@@ -134,6 +134,31 @@ fn whoever_waits_is_listed() {
     assert!(table.stdout.contains("true some word"));
     drop(waiter);
     wait::until("no one waits", || listing::waiting(&sandbox) == 0);
+}
+
+/// It stands aside in the line, so that others pass, and waits all the same.
+#[test]
+fn a_waiter_over_the_limit_of_its_user_is_counted_in_every_form() {
+    let Some(sandbox) = Sandbox::given(&[skip::Need::Root], "mig4", "max_per_user = 1") else {
+        return;
+    };
+    let theirs = |words: &str| sandbox.words(words).uid(OTHER);
+    let _has_one = theirs("cudawrap -- sim-cuda --run forever").spawn();
+    sandbox.until_running(1);
+    let _waiter = theirs("cudawrap --wait -- true").spawn();
+    let probe = bytes::open(&sandbox);
+    wait::until("it stands aside", || {
+        bytes::is_confirmed(&probe, bytes::NUMBERS, bytes::ALL_NUMBERS)
+    });
+    let listed = listing::json(&sandbox);
+    let queue = listed["queue"].as_array().map(Vec::len);
+    assert_eq!((listed["waiting"].as_u64(), queue), (Some(1), Some(1)));
+    let metrics = sandbox.ask("--list --format prometheus").output();
+    assert!(metrics.contains("\ngetgpu_waiting 1\n"), "{metrics}");
+    let table = sandbox.ask("--list");
+    table.exits(0).mentions("1 program waits for a device");
+    let drawn = on_terminal(&sandbox, 80, &[]);
+    assert!(drawn.contains("; 1 waiting"), "{drawn}");
 }
 
 #[test]

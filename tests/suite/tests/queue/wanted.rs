@@ -1,7 +1,7 @@
 //! `getgpu --wanted` tells a program that has a device whether another call waits. What waits
 //! below that program, or for a limit of its user, is no reason to make room.
 
-use getgpu_tests::{as_other_user, listing};
+use getgpu_tests::{as_other_user, bytes, listing};
 use harness::skip::Need;
 use harness::{Running, Sandbox, wait};
 
@@ -103,9 +103,9 @@ fn a_call_that_waits_for_a_limit_of_its_user_wants_no_device() {
     sandbox.until_running(1);
     wait::until("both have one", || listing::free_devices(&sandbox) == "2");
     let waiter = theirs("cudawrap --wait -- true").spawn();
-    wait::until("it waits", || {
-        let listed = sandbox.ask("--queue").output();
-        listed.contains("cudawrap --wait") && listing::waiting(&sandbox) == 0
+    let probe = bytes::open(&sandbox);
+    wait::until("it stands aside", || {
+        bytes::is_confirmed(&probe, bytes::NUMBERS, bytes::ALL_NUMBERS)
     });
     sandbox.file("home/go", "", 0o644);
     asking.wait().exits(0).prints("no call is waiting\n1\n");

@@ -3,7 +3,7 @@
 
 use std::time::{Duration, Instant};
 
-use getgpu_tests::{all_at_once, bytes};
+use getgpu_tests::{all_at_once, bytes, listing};
 use harness::{Sandbox, Signal, size, wait, written};
 use nix::libc::{O_ACCMODE, O_RDWR, SYS_openat};
 use nix::sys::signal::kill;
@@ -167,9 +167,10 @@ fn joined_at(at: usize) -> Option<Served> {
             let has_number = bytes::is_locked(&probe, bytes::NUMBERS, bytes::ALL_NUMBERS);
             if !waits {
                 start("cudawrap --wait -- sim-cuda --tag other");
-                let count = 1 + u64::from(has_number);
                 wait::until("it waits", || {
-                    getgpu_tests::listing::waiting(&sandbox) == count
+                    let queue = listing::json(&sandbox)["queue"].to_string();
+                    let some = bytes::is_locked(&probe, bytes::NUMBERS, bytes::ALL_NUMBERS);
+                    some && queue.contains("--tag other")
                 });
             }
             kill(resident, Signal::SIGKILL).unwrap();
