@@ -8,7 +8,7 @@ use serde::Serialize;
 
 use super::holder_args::{HolderArgs, Until};
 use super::kept::Keeper;
-use super::ownership_proof::{HolderProcess, locks_of};
+use super::ownership_proof::{HolderProcess, locks_of, shown_in};
 use super::{Held, Level, LockFile, OfdLock, Side, Span, occupancy};
 use getgpu_linux::{
     Range, Stat,
@@ -272,7 +272,7 @@ fn holders_of(
 }
 
 fn holder(lock_file: &LockFile, span: Span, side: Side, uid: u32, stat: &Stat) -> Holder {
-    let own = units_of(lock_file, stat.pid, side, span).count();
+    let own = own_units(lock_file, stat.pid, side, span).count();
     let caller = (side == Side::Reservation)
         .then(|| HolderProcess::of(stat.pid))
         .flatten();
@@ -306,8 +306,20 @@ pub fn is_innocent(lock_file: &LockFile, pid: i32, side: Side, span: Span) -> bo
 /// The units of a device that the descriptors of a process show, as far as they may be
 /// read.
 pub fn units_of(lock_file: &LockFile, pid: i32, side: Side, span: Span) -> Units {
-    let region = span.of_side(side, Level::Outer);
-    Units::locked(&locks_of(pid), lock_file.identity.1, region)
+    shown_in(&locks_of(pid), lock_file, span.of_side(side, Level::Outer))
+}
+
+/// The units that a process has for itself. Of a lease around its own it may have inherited the
+/// descriptors, and then shows these units too, so those of the inner level come first.
+fn own_units(lock_file: &LockFile, pid: i32, side: Side, span: Span) -> Units {
+    let locks = locks_of(pid);
+    let shown = |level| shown_in(&locks, lock_file, span.of_side(side, level));
+    let inner = shown(Level::Inner { reserved: false });
+    if inner.is_empty() {
+        shown(Level::Outer)
+    } else {
+        inner
+    }
 }
 
 /// When a process started, in Unix seconds.

@@ -107,6 +107,29 @@ fn a_share_of_a_share_stays_inside_it() {
     sandbox.assert_clean();
 }
 
+/// The programs inside inherit the descriptors of the lease around theirs, which show its units.
+#[test]
+fn a_share_inside_a_lease_is_listed_as_its_own_part() {
+    for (around, parts) in [
+        ("cudawrap --share 1/2 --", [0.125, 0.125, 0.5]),
+        ("cudawrap --", [0.25, 0.25, 1.0]),
+    ] {
+        let sandbox = Sandbox::new("h200x1");
+        let script = "for i in 1 2; do cudawrap --share 1/4 -- sim-cuda --max 4 --until-file go & done; \
+                      until [ $(ls $SIM_NODE/running | grep -vc gate) = 2 ]; do sleep 0.01; done; \
+                      getgpu --list --json; touch go; wait";
+        let file = sandbox.file("work/script", script, 0o755);
+        let line = format!("{around} bash {}", file.display());
+        let outcome = sandbox.shell("bash", &line).run();
+        let text = outcome.exits(0).says(&[]).told();
+        let listed: serde_json::Value = serde_json::from_str(text[0]).unwrap();
+        let mut shares = listing::shares(&listed["devices"][0], "lease");
+        shares.sort_by(f64::total_cmp);
+        assert_eq!(shares, parts, "{around}: {listed}");
+        sandbox.assert_clean();
+    }
+}
+
 /// Inside a part the figures follow the units that are held; what the user set stays.
 #[test]
 fn frameworks_are_told_what_a_share_of_a_share_is() {
