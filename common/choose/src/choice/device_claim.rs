@@ -70,21 +70,22 @@ pub fn units(probe: &OfdLock, request: &Request, device: &Device) -> Result<Offe
             Some(Seen::Kept) | None => Offer::Available(ours),
         });
     }
-    let is_left = level == Level::Outer && !request.takes_kept;
-    if is_left && occupancy::is_kept(probe, span)? {
-        return Ok(Offer::Rejected(Rejected::Kept));
-    }
     let taken = Occupancy::read(probe, level, span)?;
     let Some(wanted) = wanted else {
         return Ok(unless_held(taken.held(&ours), ours));
     };
+    if ours.difference(&taken.confirmed).count() < wanted {
+        return Ok(Offer::Rejected(Rejected::NoRoom));
+    }
+    // Asked only where there is room: of a device that is in use, people are told who uses it.
+    let is_left = level == Level::Outer && !request.takes_kept;
+    if is_left && occupancy::is_kept(probe, span)? {
+        return Ok(Offer::Rejected(Rejected::Kept));
+    }
     Ok(match ours.difference(&taken.all()).first(wanted) {
         Some(room) => Offer::Available(room),
         // There is room as soon as the tentative claims give way.
-        None if ours.difference(&taken.confirmed).count() >= wanted => {
-            Offer::Rejected(Rejected::Tentative)
-        }
-        None => Offer::Rejected(Rejected::NoRoom),
+        None => Offer::Rejected(Rejected::Tentative),
     })
 }
 

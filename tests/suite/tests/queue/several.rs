@@ -86,7 +86,12 @@ fn what_is_kept_is_shown_and_left_alone_and_free_as_soon_as_its_waiter_is_gone()
     refused.mentions("kept for a waiter 1");
     // Shares one after the other would keep it from its waiter.
     let share = sandbox.words("cudawrap --share 1/2 -- true").run();
-    share.exits(75).mentions("kept for a waiter");
+    share.exits(75).mentions("kept for a waiter 1)");
+    // Of those that are in use people are told who has them.
+    let explained = sandbox.ask("--share 1/2 --explain");
+    let lines = explained.exits(1).stderr.lines();
+    let held_lines = lines.filter(|line| line.contains(": no room for the share: leased by "));
+    assert_eq!(held_lines.count(), 3, "{explained:#?}");
     let explained = sandbox.ask("--explain");
     explained.exits(1).mentions(&format!(
         ": kept for {} (pid {}, cudawrap): it waits for several devices",
