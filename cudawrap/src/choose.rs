@@ -232,12 +232,14 @@ fn check_open(call: &CudawrapCall<'_>, devices: &[Device]) -> Result<(), Failure
     }
 }
 
-/// The devices of the grant.
+/// The devices of the grant, in its order.
 fn granted(request: &Request, inventory: &Inventory) -> Vec<Device> {
     let grant = request.filter.grant.as_deref().unwrap_or_default();
     let devices = inventory.devices.iter();
     let granted = devices.filter(|device| grant.contains(&device.uuid));
-    granted.cloned().collect()
+    let mut granted: Vec<Device> = granted.cloned().collect();
+    granted.sort_by_key(|device| request.filter.place_in_grant(&device.uuid));
+    granted
 }
 
 /// Puts a grant, and for ranks the devices that they choose from, into the request, with the
@@ -271,9 +273,7 @@ fn place(
 /// The devices of the pool, in the order of the grant where there is one.
 fn listed(request: &Request, inventory: &Inventory) -> Vec<Uuid> {
     let mut pool = uuids(request.filter.pool(inventory));
-    if let Some(grant) = &request.filter.grant {
-        pool.sort_by_key(|uuid| grant.iter().position(|granted| granted == uuid));
-    }
+    pool.sort_by_key(|uuid| request.filter.place_in_grant(uuid));
     pool
 }
 

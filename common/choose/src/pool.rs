@@ -296,6 +296,12 @@ impl Filter {
         kind && self.outside_lists(device).is_none()
     }
 
+    /// Where a device stands in the grant.
+    pub fn place_in_grant(&self, device: &Uuid) -> Option<usize> {
+        let mut granted = self.grant.as_ref()?.iter();
+        granted.position(|uuid| uuid == device)
+    }
+
     /// The devices of the pool, in the order of the inventory.
     pub fn pool<'a>(&self, inventory: &'a Inventory) -> impl Iterator<Item = &'a Device> + use<'a> {
         let sorted = self.classify(inventory);

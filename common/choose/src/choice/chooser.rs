@@ -20,7 +20,7 @@ use getgpu_linux::procfs::namespaces;
 use getgpu_lock::{
     Claim, Level, LockFile, Occupancy, OfdLock, Seen, Side, Span, holders, layout, occupancy,
 };
-use getgpu_model::{Ailment, Detail, Device, Failure, Gpu, Health, Inventory};
+use getgpu_model::{Ailment, Detail, Device, Failure, Gpu, Health, Inventory, Uuid};
 use getgpu_settings::Type;
 
 /// How long devices that others claimed only tentatively are tried again when nothing
@@ -123,9 +123,21 @@ impl Chooser<'_, '_> {
             return Ok(ChoiceOutcome::NoneFree(round.reasons(count)));
         }
         drop(gate);
-        round.picked.sort_by_key(|(position, _)| *position);
-        let picked: Vec<Picked> = round.picked.into_iter().map(|(_, picked)| picked).collect();
+        let picked = self.in_order(round.picked);
         Ok(ChoiceOutcome::Claimed(Claimed { picked, guard }))
+    }
+
+    /// In the order of the node, or of a grant of which all are taken: a program numbers its
+    /// devices by it, and who named them in another order wants that one.
+    fn in_order(&self, mut picked: Vec<(usize, Picked)>) -> Vec<Picked> {
+        let filter = &self.request.filter;
+        let takes = |uuid: &Uuid| picked.iter().any(|(_, one)| one.device.uuid == *uuid);
+        let is_all = filter.grant.iter().flatten().all(takes);
+        picked.sort_by_key(|(position, one)| {
+            let place = filter.place_in_grant(&one.device.uuid);
+            (place.filter(|_| is_all), *position)
+        });
+        picked.into_iter().map(|(_, one)| one).collect()
     }
 
     /// Claims as many devices as are wanted; false if too few are free.

@@ -137,6 +137,40 @@ fn a_program_that_never_asked_counts_for_spread_and_pack() {
 
 const TWO: &str = "driver = '550.54.15'\n[[gpu]]\nmodel = 'A100-SXM4-40GB'\nmig = true\ncount = 2\nlayout = '7x1g.5gb'\n";
 
+/// A program numbers its devices by their order, in which the caller has put them.
+#[test]
+fn all_devices_of_a_grant_keep_its_order_and_some_have_that_of_the_node() {
+    let sandbox = Sandbox::new("gpus4");
+    let uuids = sandbox.uuids();
+    let named = |places: &[usize]| {
+        let named = places.iter().map(|place| uuids[*place].as_str());
+        named.collect::<Vec<_>>().join(",")
+    };
+    let reverse = named(&[3, 0]);
+    for words in [
+        "cudawrap -n 2 -- sh -c 'echo $CUDA_VISIBLE_DEVICES'",
+        "cudawrap -n 2 --share 1/2 -- sh -c 'echo $CUDA_VISIBLE_DEVICES'",
+        "getgpu -n 2 --no-reserve",
+        "getgpu -n 2 --policy last --no-reserve",
+        "CUDA_VISIBLE_DEVICES=$(getgpu -n 2) sh -c 'getgpu -n 2; cudawrap -n 2 -- getgpu -n 2'",
+    ] {
+        let told = |grant: &str| sandbox.shell("bash", words).visible(grant).run();
+        for grant in ["3,0", &reverse] {
+            let told = told(grant);
+            let mut lines: Vec<&str> = told.exits(0).stdout.lines().collect();
+            lines.dedup();
+            assert_eq!(lines, [&reverse], "{words}: {grant}");
+        }
+        let some = told("3,2,0");
+        let in_order = |line: &str| {
+            let place = |uuid| uuids.iter().position(|known| known == uuid);
+            line.split(',').map(place).is_sorted()
+        };
+        assert!(some.exits(0).stdout.lines().all(in_order), "{some:#?}");
+        sandbox.ask("-q --release-all").exits(0);
+    }
+}
+
 #[test]
 fn settings_and_variables_choose_for_wrapped_programs() {
     let sandbox = Sandbox::with("mixed", "[program.'eddy_*']\nmin_memory = '9G'\n");
