@@ -26,7 +26,8 @@ fn mine(lock_file: &LockFile) -> Vec<HolderProcess> {
 }
 
 /// Gives up the reservation under the tag `name`, or of the device with this UUID or, if no
-/// tag is called so, with this index, which `device_at` knows.
+/// tag is called so, with this index, which `device_at` knows; or those of several UUIDs, of
+/// which each has to be reserved.
 pub fn one(
     lock_file: &LockFile,
     name: &str,
@@ -34,27 +35,38 @@ pub fn one(
     diag: &Diag,
 ) -> Result<(), Failure> {
     let (mut found, mine) = tagged(lock_file, name);
-    let mut is_label = false;
+    let (mut is_label, mut unknown) = (false, name.to_owned());
     // The driver is asked for an index only.
     if found.is_empty() {
-        let uuid = match (Uuid::parse(name), name.parse()) {
+        let uuids = match (printed(name), name.parse()) {
             (None, Ok(index)) => match device_at(index) {
                 // Without a driver nothing is known of an index, and nothing is reserved.
-                Err(failure) if mine.is_empty() && failure.kind != Kind::NoneFree => None,
-                device => Some(device?),
+                Err(failure) if mine.is_empty() && failure.kind != Kind::NoneFree => Vec::new(),
+                device => vec![device?],
             },
-            (uuid, _) => uuid,
+            (uuids, _) => uuids.unwrap_or_default(),
         };
         found = mine;
         let mut labels = found.iter().map(|holder| holder.args.label.as_deref());
         is_label = labels.any(|label| label == Some(name));
-        found.retain(|holder| {
-            let uuid = uuid.as_ref();
-            uuid.is_some_and(|uuid| holder.args.devices.contains(uuid))
-        });
+        let has = |holder: &HolderProcess, uuid: &Uuid| holder.args.devices.contains(uuid);
+        let is_unknown = |uuid: &&Uuid| !found.iter().any(|holder| has(holder, uuid));
+        match uuids.iter().find(is_unknown) {
+            // Of several, all or none are given up.
+            Some(uuid) => {
+                if uuids.len() > 1 {
+                    unknown = uuid.to_string();
+                }
+                found.clear();
+            }
+            None => found.retain(|holder| uuids.iter().any(|uuid| has(holder, uuid))),
+        }
     }
     if found.is_empty() {
-        let failure = Failure::new(Kind::NoneFree, format!("{name}: no reservation of yours"));
+        let failure = Failure::new(
+            Kind::NoneFree,
+            format!("{unknown}: no reservation of yours"),
+        );
         return Err(failure.hint(if is_label {
             "CUDAWRAP_TAG only shows a name, which several may have: getgpu --release=UUID"
         } else {
@@ -62,6 +74,11 @@ pub fn one(
         }));
     }
     end(&found, diag)
+}
+
+/// The devices of a text as getgpu prints it.
+fn printed(text: &str) -> Option<Vec<Uuid>> {
+    text.split(',').map(Uuid::parse).collect()
 }
 
 /// The reservations under the tag `name`, and all others of this user's.

@@ -121,8 +121,8 @@ pub struct Keeping {
     /// Only print a device, reserve nothing
     #[arg(long, conflicts_with_all = ["reserve_for", "hold", "tag", "uid"])]
     pub no_reserve: bool,
-    /// Give up your reservation with this TAG, or of the device with this UUID or INDEX (root:
-    /// anybody's)
+    /// Give up your reservation with this TAG, or of the device with this INDEX or UUID, or of
+    /// several UUIDs as they were printed (root: anybody's)
     #[arg(long, value_name = "DEVICE-or-TAG", value_parser = NonEmptyStringValueParser::new())]
     pub release: Option<String>,
     /// Give up all your reservations (root: everybody's)

@@ -147,6 +147,32 @@ fn a_release_by_owner_or_root_returns_when_the_device_is_free() {
     sandbox.ask("--release-all").answers("");
 }
 
+#[test]
+fn what_was_printed_of_several_devices_releases_all_or_none_of_them() {
+    let sandbox = Sandbox::new("a100x1");
+    let several = sandbox.line("-q -n 2 --hold");
+    let other = sandbox.line("--hold");
+    // Of one reservation, of two, and of a part of one, which is given up whole.
+    sandbox.ask(&format!("--release {several}")).answers("");
+    assert_eq!(sandbox.holders().len(), 1);
+    let more = sandbox.line("-q -n 2 --hold");
+    let (part, _) = more.split_once(',').unwrap();
+    let unknown = sandbox.ask(&format!("--release {other},{part},GPU-0"));
+    unknown.refuses(1, "GPU-0: no reservation of yours");
+    let gone = sandbox.uuids();
+    let gone = gone
+        .iter()
+        .find(|uuid| !more.contains(*uuid) && **uuid != other);
+    let gone = gone.unwrap();
+    let refused = sandbox.ask(&format!("--release {other},{part},{gone}"));
+    refused.refuses(1, &format!("getgpu: {gone}: no reservation of yours"));
+    assert_eq!(sandbox.holders().len(), 2, "nothing is given up");
+    sandbox
+        .ask(&format!("--release {other},{part}"))
+        .answers("");
+    sandbox.assert_clean();
+}
+
 /// Process 1 adopts what a shell leaves behind, and never exits: nothing is held for it, as
 /// long as it is of another session (in a container it may not be, so each call is given
 /// one of its own here; of the first its leader waits, of the second it is dead).
