@@ -56,7 +56,10 @@ pub fn passed_over(
     probe: &OfdLock,
 ) -> String {
     let why = match why {
-        None => "free, but another device was chosen".to_owned(),
+        None => match known_holder(lock_file, probe, device) {
+            None => "free, but another device was chosen".to_owned(),
+            Some(holder) => format!("room for this call, but another device was chosen: {holder}"),
+        },
         Some(Rejected::Kept) => {
             let who = holders::keeper(probe).unwrap_or_default();
             format!("kept for {}: it waits for several devices", whom(&who))
@@ -84,16 +87,20 @@ fn name(device: &Device) -> String {
 }
 
 fn holder(lock_file: &LockFile, probe: &OfdLock, device: &Device) -> String {
+    let known = known_holder(lock_file, probe, device);
+    known.unwrap_or_else(|| "another call is taking it at this moment".into())
+}
+
+/// Who has a part of a device, or all of it, if anybody has.
+fn known_holder(lock_file: &LockFile, probe: &OfdLock, device: &Device) -> Option<String> {
     let held = holders::holdings(lock_file, probe, Span::of(&device.uuid)).unwrap_or_default();
-    let Some(holder) = held.holders.first() else {
-        return "another call is taking it at this moment".into();
-    };
+    let holder = held.holders.first()?;
     let what = if holder.kind == "lease" {
         "leased by"
     } else {
         "reserved for"
     };
-    format!("{what} {}", whom(holder))
+    Some(format!("{what} {}", whom(holder)))
 }
 
 /// `ana (pid 4711, train)`

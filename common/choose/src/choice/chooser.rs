@@ -17,10 +17,8 @@ use crate::pool;
 use crate::request::Request;
 use getgpu_ask::Node;
 use getgpu_linux::procfs::namespaces;
-use getgpu_lock::{
-    Claim, Level, LockFile, Occupancy, OfdLock, Seen, Side, Span, holders, layout, occupancy,
-};
-use getgpu_model::{Ailment, Detail, Device, Failure, Gpu, Health, Inventory, Uuid};
+use getgpu_lock::{Claim, Level, LockFile, Occupancy, OfdLock, Side, Span, holders, layout};
+use getgpu_model::{Ailment, Detail, Device, Failure, Gpu, Health, Inventory, Units, Uuid};
 use getgpu_settings::Type;
 
 /// How long devices that others claimed only tentatively are tried again when nothing
@@ -278,7 +276,7 @@ impl Chooser<'_, '_> {
         }
     }
 
-    /// Why a device is not free, without trying it: for people.
+    /// Why the request does not get a device, without trying it: for people.
     ///
     /// # Errors
     ///
@@ -288,14 +286,35 @@ impl Chooser<'_, '_> {
         probe: &OfdLock,
         device: &Device,
     ) -> Result<Option<Rejected>, Failure> {
-        match occupancy::seen_or_kept(probe, Span::of(&device.uuid))? {
-            Some(Seen::Held(_)) => return Ok(Some(Rejected::Taken)),
-            Some(Seen::Kept) => return Ok(Some(Rejected::Kept)),
-            None => {}
+        match device_claim::units(probe, self.request, device)? {
+            Offer::Available(units) => self.objection(probe, device, &units),
+            Offer::Rejected(why) => Ok(Some(why)),
         }
-        Ok(offer::objection(
-            self.node.nvml()?.usage(device, Detail::Uuid)?,
-        ))
+    }
+
+    /// Why these units of a device, which no other call has, are not handed out.
+    fn objection(
+        &mut self,
+        probe: &OfdLock,
+        device: &Device,
+        units: &Units,
+    ) -> Result<Option<Rejected>, Failure> {
+        // A device that this call owns already is not asked about, nor who uses a device on
+        // which others have their shares: these make it busy.
+        let part = !units.is_whole();
+        if part && let Some(why) = self.objection_to_part(probe, device)? {
+            return Ok(Some(why));
+        }
+        if self.request.cover.is_some() || (part && shared(probe, device)?) {
+            return Ok(None);
+        }
+        let usage = self.node.nvml()?.usage(device, Detail::Uuid)?;
+        Ok(match offer::objection(usage) {
+            // Another sharer may have begun while NVML was asked: then it is this one that
+            // makes it busy.
+            Some(Rejected::Busy(_)) if part && shared(probe, device)? => None,
+            why => why,
+        })
     }
 
     /// Why no further part of a device on which another program has one is handed out. Who uses
@@ -341,21 +360,8 @@ impl Chooser<'_, '_> {
                 Offer::Available(claim) => claim,
                 Offer::Rejected(why) => return Ok(Offer::Rejected(why)),
             };
-        // A device that this call owns already is not asked about, nor who uses a device on
-        // which others have their shares: these make it busy.
-        let part = !claim.units().is_whole();
-        if part && let Some(why) = self.objection_to_part(probe, device)? {
-            return Ok(Offer::Rejected(why));
-        }
-        if self.request.cover.is_some() || (part && shared(probe, device)?) {
-            return Ok(Offer::Available(claim));
-        }
-        let usage = self.node.nvml()?.usage(device, Detail::Uuid)?;
-        Ok(match offer::objection(usage) {
+        Ok(match self.objection(probe, device, claim.units())? {
             None => Offer::Available(claim),
-            // Another sharer may have begun while NVML was asked: then it is this one that
-            // makes it busy.
-            Some(Rejected::Busy(_)) if part && shared(probe, device)? => Offer::Available(claim),
             Some(why) => Offer::Rejected(why),
         })
     }

@@ -34,3 +34,28 @@ fn every_device_but_the_one_printed_has_a_line_with_its_reason() {
     assert!(!outcome.stderr.contains(&printed));
     drop(leased);
 }
+
+#[test]
+fn a_device_with_room_for_the_share_is_only_passed_over() {
+    let sandbox = Sandbox::new("gpus4");
+    let uuids = sandbox.uuids();
+    let on = |gpu: usize, share: &str| {
+        let line = format!("cudawrap --gpu {gpu} --share {share} -- sim-cuda --run forever");
+        sandbox.words(&line).spawn()
+    };
+    let _programs = [on(0, "1/2"), on(2, "3/4")];
+    let _busy = sandbox.occupy(&uuids[3..], "");
+    sandbox.until_running(3);
+    let explained = sandbox.ask("--share 1/2 --explain --no-reserve");
+    assert_eq!(explained.exits(0).line(), uuids[1], "the least loaded");
+    for (gpu, reason) in [
+        (
+            0,
+            "room for this call, but another device was chosen: leased by ",
+        ),
+        (2, "no room for the share: leased by "),
+        (3, "busy: used by pid "),
+    ] {
+        explained.mentions(&format!("getgpu: {} (GPU {gpu}): {reason}", uuids[gpu]));
+    }
+}
