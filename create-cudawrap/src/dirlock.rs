@@ -10,7 +10,10 @@ use getgpu_model::{Failure, Kind, reason};
 
 /// How long the lock is waited for.
 pub const PATIENCE: Duration = Duration::from_secs(10);
-const PAUSE: Duration = Duration::from_millis(20);
+/// Between two tries.
+const PAUSE: Duration = Duration::from_millis(1);
+/// How long [`give_way`] leaves the lock free: several tries of one that waits.
+const GIVEN: Duration = Duration::from_millis(3);
 
 /// What happens where the file system has no locks at all.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -49,8 +52,16 @@ pub fn lock(dir: &File, patience: Duration, if_no_locks: IfNoLocks) -> Result<()
     }
 }
 
+/// Leaves the lock, which the caller has released and is about to take again, to those who
+/// wait for it: their tries would rarely meet the moment in which it is free.
+pub fn give_way() {
+    std::thread::sleep(GIVEN);
+}
+
 #[cfg(test)]
 mod tests {
+    use std::sync::atomic::{AtomicBool, Ordering};
+
     use super::*;
 
     #[test]
@@ -67,6 +78,31 @@ mod tests {
         assert!(began.elapsed() >= patience);
         drop(first);
         lock(&second, Duration::ZERO, IfNoLocks::Refuse).unwrap();
+    }
+
+    /// Between two programs of a run the lock is free for an instant.
+    #[test]
+    fn one_that_takes_the_lock_again_and_again_lets_others_in() {
+        let directory = tempfile::tempdir().unwrap();
+        let open = || File::open(directory.path()).unwrap();
+        let is_over = AtomicBool::new(false);
+        let first = open();
+        lock(&first, PATIENCE, IfNoLocks::Refuse).unwrap();
+        std::thread::scope(|scope| {
+            scope.spawn(|| {
+                let mut held = first;
+                while !is_over.load(Ordering::Relaxed) {
+                    std::thread::sleep(Duration::from_millis(50));
+                    drop(held);
+                    give_way();
+                    held = open();
+                    lock(&held, PATIENCE, IfNoLocks::Refuse).unwrap();
+                }
+            });
+            let waited = lock(&open(), PATIENCE, IfNoLocks::Refuse);
+            is_over.store(true, Ordering::Relaxed);
+            waited.unwrap();
+        });
     }
 
     /// No lock can be taken through a descriptor that only names a file (open(2), O_PATH), as

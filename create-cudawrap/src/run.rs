@@ -14,6 +14,7 @@ use getgpu_settings::{Environment, Loaded};
 
 use crate::advice;
 use crate::directory::Directory;
+use crate::dirlock;
 use crate::inspect::snapshot;
 use crate::job::Wrapping;
 use crate::names::Names;
@@ -116,7 +117,10 @@ fn run_all(job: &Wrapping<'_>, paths: &mut [PathBuf]) -> Result<(usize, usize), 
         paths.sort_by_cached_key(|path| job.leads_on(path));
     }
     let (mut changed, mut failed) = (0, 0);
-    for path in paths {
+    for (index, path) in paths.iter().enumerate() {
+        if index > 0 && !job.options.dry_run {
+            dirlock::give_way();
+        }
         match job.run(path) {
             Ok(done) => {
                 changed += usize::from(!done.steps.is_empty());

@@ -277,6 +277,31 @@ fn a_locked_directory_is_waited_for_10_seconds() {
     assert_eq!(sandbox.status_of("app/x"), ("plain".to_owned(), 0));
 }
 
+/// The first run keeps the lock while dpkg answers, and between two programs lets it go for an
+/// instant.
+#[test]
+fn two_runs_on_many_programs_of_a_directory_take_turns() {
+    let sandbox = Sandbox::with_program();
+    let names: Vec<String> = (0..40).map(|number| format!("p{number}")).collect();
+    for name in &names {
+        sandbox.run_sh(&format!("cp -p app/x app/{name}"));
+    }
+    sandbox.program("bin/dpkg", "#!/bin/sh\nsleep 0.5\nexit 1\n");
+    let path = format!("{}:/usr/bin:/bin", sandbox.path("bin").display());
+    let mut first = sandbox.command();
+    first.env("PATH", path).arg("-q").args(&names);
+    let mut first = first.spawn().unwrap();
+    harness::wait::until("the first run is on its way", || {
+        sandbox.exists("app/CUDAWRAP_p0")
+    });
+    let second = sandbox.with("PATH", sandbox.path("links"), &["x"]);
+    let is_first_done = first.try_wait().unwrap().is_some();
+    first.kill().unwrap();
+    first.wait().unwrap();
+    second.exits(0);
+    assert!(!is_first_done, "too few programs for this test");
+}
+
 #[test]
 fn a_locked_note_delays_and_fails_nothing() {
     let sandbox = Sandbox::with_program();
