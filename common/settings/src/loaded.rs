@@ -80,17 +80,13 @@ impl Loaded {
         }
     }
 
-    /// What of the system's file can be understood, each setting by itself: for a caller
-    /// that has been warned of what is wrong with it. Nothing of a file that is no TOML.
+    /// What of the system's file and of the prefix's can be understood, each setting by
+    /// itself: for a caller that has been warned of what is wrong. Nothing of a file that is
+    /// no TOML.
     pub fn read_in_part(environment: &Environment) -> Self {
         let mut loaded = Self::built_in();
-        let trusted = trusted::check(
-            &environment.system_file,
-            "",
-            environment.system_file_must_exist,
-        );
-        let file = File::read(&environment.system_file, IfMissing::Omit);
-        if let (Ok(()), Ok(Some(file))) = (trusted, file) {
+        let files = [system_file(environment), prefix_file(environment)];
+        for file in files.into_iter().flatten().flatten() {
             for entry in &file.entries {
                 // What is wrong stays as it is built in.
                 let _ = loaded.enter(&file, entry, FileOwner::Site);
@@ -109,22 +105,11 @@ impl Loaded {
     /// have.
     pub fn read(environment: &Environment, program: Option<&str>) -> Result<Self, Failure> {
         let mut loaded = Self::built_in();
-        let callers = environment.system_file_must_exist;
-        loaded.settings.callers_list = callers;
-        trusted::check(&environment.system_file, "", callers)?;
-        let if_missing = if callers {
-            IfMissing::Fail
-        } else {
-            IfMissing::of_policy(&environment.system_file)
-        };
-        if let Some(file) = File::read(&environment.system_file, if_missing)? {
+        loaded.settings.callers_list = environment.system_file_must_exist;
+        if let Some(file) = system_file(environment)? {
             loaded.apply(file, FileOwner::Site, program)?;
         }
-        if let Some(path) = &environment.prefix_file
-            && let Some(file) = File::read(path, IfMissing::of_policy(path))?
-            && file.sets_something()
-        {
-            trusted::check_prefix(path)?;
+        if let Some(file) = prefix_file(environment)? {
             loaded.apply(file, FileOwner::Site, program)?;
         }
         if let Some(path) = &environment.user_file
@@ -270,6 +255,30 @@ impl Loaded {
                 .hint("getgpu --show-config lists all settings")),
         }
     }
+}
+
+/// The system's file, if there is one and it may be believed.
+fn system_file(environment: &Environment) -> Result<Option<File>, Failure> {
+    let (path, callers) = (&environment.system_file, environment.system_file_must_exist);
+    trusted::check(path, "", callers)?;
+    let if_missing = if callers {
+        IfMissing::Fail
+    } else {
+        IfMissing::of_policy(path)
+    };
+    File::read(path, if_missing)
+}
+
+/// The prefix's file. One that sets nothing, as it is installed, needs no trust.
+fn prefix_file(environment: &Environment) -> Result<Option<File>, Failure> {
+    let Some(path) = &environment.prefix_file else {
+        return Ok(None);
+    };
+    let file = File::read(path, IfMissing::of_policy(path))?.filter(File::sets_something);
+    if file.is_some() {
+        trusted::check_prefix(path)?;
+    }
+    Ok(file)
 }
 
 /// Whether a pattern with `*` (any text) and `?` (any one character) fits all of `name`.

@@ -10,12 +10,21 @@ use getgpu_linux::procfs;
 use getgpu_model::{Device, Failure, Kind, Uuid};
 
 fn load(system: &str, user: &str) -> Result<Loaded, Failure> {
+    let read = |files: &Environment| Loaded::read(files, Some("eddy_cuda10"));
+    with_files(system, "", user, read)
+}
+
+/// What `read` makes of files of the system, a prefix and a user.
+fn with_files<T>(system: &str, prefix: &str, user: &str, read: impl Fn(&Environment) -> T) -> T {
     // Whatever the umask is: what a group can write is not trusted.
     let mode = |mode| <std::fs::Permissions as std::os::unix::fs::PermissionsExt>::from_mode(mode);
     let dir = tempfile::Builder::new()
         .permissions(mode(0o700))
         .tempdir()
         .unwrap();
+    let etc = dir.path().join("etc/getgpu");
+    std::fs::create_dir_all(&etc).unwrap();
+    std::fs::set_permissions(&etc, mode(0o755)).unwrap();
     let write = |name: &str, text: &str| {
         let path = dir.path().join(name);
         std::fs::write(&path, text).unwrap();
@@ -26,10 +35,11 @@ fn load(system: &str, user: &str) -> Result<Loaded, Failure> {
         system_file: write("system.toml", system),
         // The system's own would have to be root's.
         system_file_must_exist: true,
+        prefix_file: Some(write("etc/getgpu/config.toml", prefix)),
         user_file: Some(write("user.toml", user)),
         ..Environment::default()
     };
-    Loaded::read(&files, Some("eddy_cuda10"))
+    read(&files)
 }
 
 #[test]
@@ -44,6 +54,27 @@ fn later_wins_and_policy_is_the_systems_alone() {
         text.contains("user.toml:3:1") && text.contains("administrator"),
         "{text}"
     );
+}
+
+/// Whichever file is wrong: a user's mistake takes none of the site's policy away.
+#[test]
+fn what_can_be_understood_of_the_sites_files_holds_beside_what_is_wrong() {
+    let (system, prefix) = ("linger = 7", "reserve_for = 9\n[slurm]\nstrict = true");
+    for (system, prefix, user) in [
+        (system, prefix, "linger = \"x\""),
+        (system, &format!("wait = \"soon\"\n{prefix}"), ""),
+        (&format!("wait = \"soon\"\n{system}"), prefix, ""),
+    ] {
+        assert!(with_files(system, prefix, user, |files| Loaded::read(files, None)).is_err());
+        let settings = with_files(system, prefix, user, Loaded::read_in_part).settings;
+        assert_eq!(settings.linger, Duration::from_secs(7));
+        assert_eq!(settings.reserve_for, Duration::from_secs(9));
+        assert!(settings.slurm.strict);
+    }
+    // Nothing of a file that is no TOML, and all of the other.
+    let settings = with_files("linger =", prefix, "", Loaded::read_in_part).settings;
+    assert_eq!(settings.linger, Settings::default().linger);
+    assert!(settings.slurm.strict);
 }
 
 #[test]

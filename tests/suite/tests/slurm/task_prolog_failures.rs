@@ -103,6 +103,34 @@ fn a_marked_job_sees_no_gpu() {
     called(&sandbox, step).answers("");
 }
 
+/// What the prefix's file promises a job holds also where the file of the job's user is wrong.
+#[test]
+fn settings_of_a_prefix_hold_beside_a_wrong_file_of_the_users() {
+    let Some(sandbox) = gpus4().filter(|_| !skip::lacks(&[skip::Need::Bare])) else {
+        return;
+    };
+    fs::create_dir_all(sandbox.path("conda/bin")).unwrap();
+    let getgpu = sandbox.path("conda/bin/getgpu");
+    fs::copy(sandbox.path("bin/getgpu"), &getgpu).unwrap();
+    sandbox.file("home/getgpu/config.toml", "linger = 'x'", 0o644);
+    let shares = "[slurm]\nshares = ['course=1/4']\n";
+    let call = |strict: &str| {
+        let text = format!("{shares}{strict}");
+        sandbox.file("conda/etc/getgpu/config.toml", &text, 0o644);
+        let line = format!("{} --slurm task-prolog", getgpu.display());
+        let task = sandbox.bare("dash").args(["-c", &line]);
+        task.env_remove("GETGPU_CONFIG")
+            .env("XDG_CONFIG_HOME", sandbox.path("home"))
+            .env("SLURM_JOB_ID", "7")
+            .env("SLURM_STEP_ID", "0")
+            .env("SLURM_JOB_PARTITION", "course")
+            .run()
+    };
+    let why = "job 7: course was promised, and no prolog has reserved it on this node";
+    call("").exits(0).prints(NONE);
+    call("strict = true").exits(1).prints("").mentions(why);
+}
+
 #[test]
 fn without_getgpu_a_task_that_should_have_a_device_sees_none() {
     let Some(sandbox) = gpus4() else { return };
