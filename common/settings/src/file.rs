@@ -30,7 +30,7 @@ pub struct File {
     pub(crate) path: PathBuf,
     /// Its settings, in the order of the file.
     pub entries: Vec<SettingEntry>,
-    /// Its tables of groups, programs and users, in this order, and of each in the file's.
+    /// Its tables of groups, programs and users, those of each in the file's order.
     pub(crate) tables: Vec<Table>,
 }
 

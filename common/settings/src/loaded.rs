@@ -106,31 +106,47 @@ impl Loaded {
     pub fn read(environment: &Environment, program: Option<&str>) -> Result<Self, Failure> {
         let mut loaded = Self::built_in();
         loaded.settings.callers_list = environment.system_file_must_exist;
-        if let Some(file) = system_file(environment)? {
-            loaded.apply(file, FileOwner::Site, program)?;
-        }
-        if let Some(file) = prefix_file(environment)? {
-            loaded.apply(file, FileOwner::Site, program)?;
-        }
+        let site = [system_file(environment)?, prefix_file(environment)?];
+        let site: Vec<File> = site.into_iter().flatten().collect();
+        loaded.apply(&site, FileOwner::Site, program)?;
         if let Some(path) = &environment.user_file
             && let Some(file) = File::read(path, IfMissing::Omit)?
         {
-            loaded.apply(file, FileOwner::User, program)?;
+            loaded.apply(&[file], FileOwner::User, program)?;
         }
         Ok(loaded)
     }
 
+    /// A user's limits come after those of groups, whichever file has them.
     fn apply(
         &mut self,
-        file: File,
+        files: &[File],
         owner: FileOwner,
         program: Option<&str>,
     ) -> Result<(), Failure> {
-        for entry in &file.entries {
-            self.enter(&file, entry, owner)?;
+        for file in files {
+            for entry in &file.entries {
+                self.enter(file, entry, owner)?;
+            }
+            self.apply_tables(file, Scope::Program, owner, program)?;
         }
-        for table in &file.tables {
-            let is_meant = match table.scope {
+        for scope in [Scope::Group, Scope::User] {
+            for file in files {
+                self.apply_tables(file, scope, owner, program)?;
+            }
+        }
+        Ok(())
+    }
+
+    fn apply_tables(
+        &mut self,
+        file: &File,
+        scope: Scope,
+        owner: FileOwner,
+        program: Option<&str>,
+    ) -> Result<(), Failure> {
+        for table in file.tables.iter().filter(|table| table.scope == scope) {
+            let is_meant = match scope {
                 Scope::Program => program.is_some_and(|name| matches(&table.name, name)),
                 Scope::Group => member::is_in_group(&table.name),
                 Scope::User => member::is_user(&table.name),
@@ -138,13 +154,13 @@ impl Loaded {
             for entry in &table.entries {
                 // Checked for all users, in force for those it names.
                 let before = (!is_meant).then(|| (self.settings.clone(), self.sources.clone()));
-                self.enter_scoped(&file, table.scope, entry, owner)?;
+                self.enter_scoped(file, scope, entry, owner)?;
                 if let Some(before) = before {
                     (self.settings, self.sources) = before;
                 }
                 self.scoped.extend(entry.texts.clone().map(|texts| Scoped {
                     file: file.path.clone(),
-                    scope: table.scope,
+                    scope,
                     name: table.name.clone(),
                     key: entry.name.clone(),
                     texts,

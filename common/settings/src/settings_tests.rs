@@ -206,6 +206,29 @@ fn limits_of_a_group_and_a_user_hold_for_them_alone() {
     }
 }
 
+/// As in one file, whichever of the two is read last.
+#[test]
+fn limits_of_a_user_come_after_those_of_groups_in_another_file() {
+    let user = format!("[user.{}]\nmax_per_user = 8\n", geteuid());
+    let Ok(Some(group)) = Group::from_gid(getegid()) else {
+        return;
+    };
+    let group = format!("[group.\"{}\"]\nmax_per_user = 4\n", group.name);
+    let all = "max_per_user = 2\n";
+    for (system, prefix, most) in [
+        (&user, &group, 8),
+        (&group, &user, 8),
+        (&group, &String::new(), 4),
+        (&user, &all.to_owned(), 8),
+        (&group, &all.to_owned(), 4),
+    ] {
+        let system = format!("{all}{system}");
+        let read = |files: &Environment| Loaded::read(files, None).unwrap();
+        let settings = with_files(&system, prefix, "", read).settings;
+        assert_eq!(settings.max_per_user, Some(most), "{system}{prefix}");
+    }
+}
+
 #[test]
 fn of_two_tables_for_a_program_the_later_one_wins() {
     let exact = "[program.eddy_cuda10]\nshare = \"1/4\"\n";
