@@ -3,6 +3,7 @@
 //! version does not know is kept for those who are strict about it.
 
 use std::path::PathBuf;
+use std::time::Duration;
 
 use super::file::{File, IfMissing, Scope, SettingEntry};
 use super::{Environment, Settings, keys, member, trusted};
@@ -48,6 +49,8 @@ pub struct Loaded {
     pub unknown: Vec<String>,
     /// What tables for programs, groups and users say, for people.
     pub scoped: Vec<Scoped>,
+    /// What the site's files say outside of tables for groups and users.
+    outside: Settings,
 }
 
 /// Whose word a line of a file is, which decides whether it may set policy.
@@ -77,6 +80,7 @@ impl Loaded {
                 .collect(),
             unknown: Vec::new(),
             scoped: Vec::new(),
+            outside: Settings::default(),
         }
     }
 
@@ -130,6 +134,9 @@ impl Loaded {
             }
             self.apply_tables(file, Scope::Program, owner, program)?;
         }
+        if owner == FileOwner::Site {
+            self.outside = self.settings.clone();
+        }
         for scope in [Scope::Group, Scope::User] {
             for file in files {
                 self.apply_tables(file, scope, owner, program)?;
@@ -168,6 +175,25 @@ impl Loaded {
             }
         }
         Ok(())
+    }
+
+    /// `max_idle` as it is for the user `uid`, who need not be the one of this process; none:
+    /// for a user who is not known.
+    pub fn max_idle_of(&self, uid: Option<u32>) -> Option<Duration> {
+        let mut settings = self.outside.clone();
+        let is_meant =
+            |line: &&Scoped| uid.is_some_and(|uid| member::is_for(uid, line.scope, &line.name));
+        let lines = self.scoped.iter().filter(|line| line.key == "max_idle");
+        for line in lines.filter(is_meant) {
+            // They were checked when they were read.
+            let _ = keys::find(&line.key).map(|key| (key.put)(&mut settings, &line.texts));
+        }
+        settings.max_idle
+    }
+
+    /// Whether `max_idle` is set for anybody.
+    pub fn limits_idleness(&self) -> bool {
+        self.outside.max_idle.is_some() || self.scoped.iter().any(|line| line.key == "max_idle")
     }
 
     /// A line of a table: programs have preferences, groups and users have limits.

@@ -1,6 +1,8 @@
-//! Whether a table of limits is for the user of this process.
+//! Whether a table of limits is for the user of this process, or for another one.
 
-use nix::unistd::{Group, User, getegid, geteuid, getgroups};
+use std::ffi::CString;
+
+use nix::unistd::{Gid, Group, User, getegid, geteuid, getgrouplist, getgroups};
 
 use getgpu_linux::procfs;
 
@@ -14,6 +16,37 @@ pub(crate) fn is_in_group(name: &str) -> bool {
     getegid() == group.gid || getgroups().is_ok_and(|groups| groups.contains(&group.gid))
 }
 
+/// Whether the effective user has this name, or this number.
+pub(crate) fn is_user(name: &str) -> bool {
+    is_named(geteuid().as_raw(), name)
+}
+
+/// Whether a table is for the user `uid`, who need not be the one of this process.
+pub(crate) fn is_for(uid: u32, scope: Scope, name: &str) -> bool {
+    match scope {
+        Scope::Group => Group::from_name(name)
+            .is_ok_and(|group| group.is_some_and(|group| groups_of(uid).contains(&group.gid))),
+        Scope::User => is_named(uid, name),
+        Scope::Program => false,
+    }
+}
+
+fn is_named(uid: u32, name: &str) -> bool {
+    name == uid.to_string() || name == procfs::user_name(uid)
+}
+
+/// The groups of a user (getgrouplist(3)); none where the database does not know them.
+fn groups_of(uid: u32) -> Vec<Gid> {
+    let Ok(Some(user)) = User::from_uid(uid.into()) else {
+        return Vec::new();
+    };
+    let name = CString::new(user.name);
+    name.map_or_else(
+        |_| Vec::new(),
+        |name| getgrouplist(&name, user.gid).unwrap_or_default(),
+    )
+}
+
 /// Whether the users' database has what a table is for; so it may where it cannot be asked.
 pub(crate) fn exists(scope: Scope, name: &str) -> bool {
     match scope {
@@ -24,10 +57,4 @@ pub(crate) fn exists(scope: Scope, name: &str) -> bool {
         }
         Scope::Program => true,
     }
-}
-
-/// Whether the effective user has this name, or this number.
-pub(crate) fn is_user(name: &str) -> bool {
-    let uid = geteuid().as_raw();
-    name == uid.to_string() || name == procfs::user_name(uid)
 }

@@ -1,7 +1,7 @@
 use std::ffi::OsString;
 use std::time::Duration;
 
-use nix::unistd::{Group, getegid, geteuid};
+use nix::unistd::{Group, User, getegid, geteuid};
 
 use super::*;
 use crate::allowed::DeviceList;
@@ -226,6 +226,33 @@ fn limits_of_a_user_come_after_those_of_groups_in_another_file() {
         let read = |files: &Environment| Loaded::read(files, None).unwrap();
         let settings = with_files(&system, prefix, "", read).settings;
         assert_eq!(settings.max_per_user, Some(most), "{system}{prefix}");
+    }
+}
+
+#[test]
+fn max_idle_is_told_of_any_user() {
+    let Ok(Some(daemon)) = User::from_name("daemon") else {
+        return;
+    };
+    let (uid, hour) = (daemon.uid.as_raw(), Duration::from_secs(3600));
+    let Ok(Some(group)) = Group::from_gid(daemon.gid) else {
+        return;
+    };
+    let user = format!("[user.{uid}]\nmax_idle = \"1h\"\n");
+    let group = format!("[group.\"{}\"]\nmax_idle = \"2h\"\n", group.name);
+    let own = format!("[user.{}]\nmax_idle = \"9h\"\n", geteuid());
+    let all = "max_idle = \"3h\"\n";
+    for (text, theirs, unknown) in [
+        (String::new(), None, None),
+        (all.to_owned(), Some(3 * hour), Some(3 * hour)),
+        (format!("{all}{group}"), Some(2 * hour), Some(3 * hour)),
+        (format!("{user}{group}{own}"), Some(hour), None),
+        (group.clone(), Some(2 * hour), None),
+    ] {
+        let loaded = load(&text, "").unwrap();
+        assert_eq!(loaded.max_idle_of(Some(uid)), theirs, "{text}");
+        assert_eq!(loaded.max_idle_of(None), unknown, "{text}");
+        assert_eq!(loaded.limits_idleness(), !text.is_empty(), "{text}");
     }
 }
 

@@ -30,15 +30,16 @@ pub fn check(
     report: Report,
 ) -> Result<(), Failure> {
     let mut findings = Findings::default();
-    let settings = settings(environment, &mut findings);
-    let lock_file = lock(environment, &settings, &mut findings);
-    monitor_runs(lock_file.as_ref(), &settings, &mut findings);
+    let loaded = settings(environment, &mut findings);
+    let settings = &loaded.settings;
+    let lock_file = lock(environment, settings, &mut findings);
+    monitor_runs(lock_file.as_ref(), &loaded, &mut findings);
     short_leases(lock_file.as_ref(), &mut findings);
-    let inventory = devices::check(&settings, lock_file.as_ref(), &mut findings);
+    let inventory = devices::check(settings, lock_file.as_ref(), &mut findings);
     if let Some(inventory) = &inventory {
-        lists(&settings, environment, inventory, &mut findings);
+        lists(settings, environment, inventory, &mut findings);
     }
-    auto::check(&settings, &mut findings);
+    auto::check(settings, &mut findings);
     programs(directories, &mut findings);
     findings.report(report)
 }
@@ -57,7 +58,7 @@ fn without_members(tables: &[Scoped], findings: &mut Findings) {
 }
 
 /// The settings in force; with an unreadable file those that are built in.
-fn settings(environment: &Environment, findings: &mut Findings) -> Settings {
+fn settings(environment: &Environment, findings: &mut Findings) -> Loaded {
     match Loaded::read(environment, None).and_then(Loaded::strict) {
         Ok(loaded) => {
             let file = environment.system_file.display();
@@ -77,7 +78,7 @@ fn settings(environment: &Environment, findings: &mut Findings) -> Settings {
             if let Err(failure) = slurm::check_options(&loaded.settings.slurm.options) {
                 findings.failed("settings", &failure, "getgpu --help lists what chooses");
             }
-            loaded.settings
+            loaded
         }
         Err(failure) => {
             findings.failed(
@@ -85,7 +86,7 @@ fn settings(environment: &Environment, findings: &mut Findings) -> Settings {
                 &failure,
                 "correct the line; man getgpu.toml lists the settings",
             );
-            Settings::default()
+            Loaded::built_in()
         }
     }
 }
@@ -126,9 +127,9 @@ fn lock(
     Some(lock_file)
 }
 
-/// Whether something applies `max_idle`.
-fn monitor_runs(lock_file: Option<&LockFile>, settings: &Settings, findings: &mut Findings) {
-    let (Some(lock_file), Some(_)) = (lock_file, settings.max_idle) else {
+/// Whether something applies `max_idle`, be it set for a group or a user only.
+fn monitor_runs(lock_file: Option<&LockFile>, loaded: &Loaded, findings: &mut Findings) {
+    let Some(lock_file) = lock_file.filter(|_| loaded.limits_idleness()) else {
         return;
     };
     match monitor::runs(lock_file) {

@@ -32,6 +32,8 @@ pub struct HeldDevice {
     began: Duration,
     /// When it was seen last, since boot.
     seen: Duration,
+    /// `max_idle` as it is for its user; none: it is not watched.
+    pub max_idle: Option<Duration>,
     /// The time without use that it is in.
     pub spell: Option<Spell>,
 }
@@ -130,6 +132,7 @@ impl HeldDevices {
             reservation,
             began,
             seen: now,
+            max_idle: None,
             spell: None,
         }))
     }

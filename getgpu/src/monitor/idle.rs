@@ -1,6 +1,6 @@
-//! `max_idle`: whether any process uses what is held. At 80 % of the limit the user is
-//! warned; at the limit a reservation of `--hold` is reported, or ended, as the site says
-//! (`idle_action`), and a lease is reported.
+//! `max_idle`: whether any process uses what is held, by the limit of its user. At 80 % of it
+//! the user is warned; at the limit a reservation of `--hold` is reported, or ended, as the
+//! site says (`idle_action`), and a lease is reported.
 
 use std::time::{Duration, Instant};
 
@@ -15,30 +15,41 @@ use super::spell::{self, Notice};
 use crate::call::node;
 use crate::release;
 
+/// Puts the limits of users in force; gives the shortest that anything held has.
+pub fn set_limits(
+    held: &mut HeldDevices,
+    mut limit_of: impl FnMut(Option<u32>) -> Option<Duration>,
+) -> Option<Duration> {
+    for held in held.iter_mut() {
+        let uid = has_limit(held).then_some(held.holder.uid);
+        held.max_idle = uid.and_then(&mut limit_of);
+        held.spell = held.spell.filter(|_| held.max_idle.is_some());
+    }
+    held.iter_mut().filter_map(|held| held.max_idle).min()
+}
+
 /// Looks at everything that has a limit.
 pub fn check(
     held: &mut HeldDevices,
     inventory: &Inventory,
     settings: &Settings,
-    limit: Duration,
 ) -> Result<(), Failure> {
     let leased = held.leased();
-    let mut watched: Vec<&mut HeldDevice> =
-        held.iter_mut().filter(|held| has_limit(held)).collect();
-    if watched.is_empty() {
-        return Ok(());
-    }
+    let mut watched: Vec<(&mut HeldDevice, Duration)> = held
+        .iter_mut()
+        .filter_map(|held| held.max_idle.map(|limit| (held, limit)))
+        .collect();
     let found: Vec<bool> = node(settings).ask(|node| {
         let looks = watched
             .iter()
-            .map(|held| is_empty(node, inventory, held, &leased));
+            .map(|(held, _)| is_empty(node, inventory, held, &leased));
         looks.collect()
     })?;
-    for (held, empty) in watched.iter_mut().zip(found) {
+    for ((held, limit), empty) in watched.iter_mut().zip(found) {
         let due;
-        (held.spell, due) = spell::next(held.spell, empty, Instant::now(), limit);
+        (held.spell, due) = spell::next(held.spell, empty, Instant::now(), *limit);
         if let Some(notice) = due {
-            act_on(notice, held, settings, limit);
+            act_on(notice, held, settings, *limit);
         }
     }
     Ok(())

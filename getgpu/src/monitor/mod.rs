@@ -9,6 +9,7 @@ mod short_leases;
 mod spell;
 pub mod suspects_file;
 
+use std::collections::BTreeMap;
 use std::fs::File;
 use std::io;
 use std::os::unix::fs::{OpenOptionsExt, PermissionsExt};
@@ -19,7 +20,7 @@ use getgpu_choose::{GrantUse, LockWarning, Request, find_lock_file};
 use getgpu_linux::{Range, procfs::namespaces};
 use getgpu_lock::{LockFile, OfdLock};
 use getgpu_model::{Detail, Diag, Failure, Inventory, Kind, Uuid, reason};
-use getgpu_settings::{Environment, Loaded, Log, Settings};
+use getgpu_settings::{Environment, Loaded, Log};
 
 use crate::call::node;
 use crate::list::{self, WatchedDevice};
@@ -43,17 +44,18 @@ pub fn run(environment: &Environment, metrics: Option<&Path>, diag: &Diag) -> Re
         let text = "--monitor: only root sees what all users hold";
         return Err(Failure::new(Kind::Usage, text));
     }
-    let settings = Loaded::read(environment, None)?.strict()?.settings;
-    let lock_file = find_lock_file(&settings, environment, diag, LockWarning::Print)?;
+    let loaded = Loaded::read(environment, None)?.strict()?;
+    let lock_file = find_lock_file(&loaded.settings, environment, diag, LockWarning::Print)?;
     let _only = only_one(&lock_file)?;
     let mut monitor = Monitor {
         lock_file,
-        settings,
+        loaded,
+        max_idle: BTreeMap::new(),
         inventory: Inventory::default(),
         held: HeldDevices::default(),
         ends: LeaseEnds::default(),
         told: Vec::new(),
-        next_idle: Instant::now(),
+        looked: None,
     };
     let mut relist = Instant::now();
     loop {
@@ -114,25 +116,30 @@ fn report(done: Result<(), Failure>, diag: &Diag) {
 
 struct Monitor {
     lock_file: LockFile,
-    settings: Settings,
+    loaded: Loaded,
+    /// `max_idle` of users, as far as it was asked for since the settings were read.
+    max_idle: BTreeMap<Option<u32>, Option<Duration>>,
     /// The node, as it was listed last.
     inventory: Inventory,
     held: HeldDevices,
     ends: LeaseEnds,
     /// The suspects that the file has.
     told: Vec<(Uuid, usize)>,
-    /// When NVML is asked next whether held devices are used.
-    next_idle: Instant,
+    /// When NVML was asked last whether held devices are used.
+    looked: Option<Instant>,
 }
 
 impl Monitor {
     /// Reads the settings and lists the node anew; what cannot be read stays as it was.
     fn relist(&mut self, environment: &Environment, diag: &Diag) {
         match Loaded::read(environment, None).and_then(Loaded::strict) {
-            Ok(loaded) => self.settings = loaded.settings,
+            Ok(loaded) => {
+                self.loaded = loaded;
+                self.max_idle.clear();
+            }
             Err(failure) => diag.error(&failure),
         }
-        match node(&self.settings).ask(|node| node.inventory(Detail::Uuid)) {
+        match node(&self.loaded.settings).ask(|node| node.inventory(Detail::Uuid)) {
             Ok(inventory) => self.take(&inventory),
             Err(failure) => diag.error(&failure),
         }
@@ -157,15 +164,17 @@ impl Monitor {
         if !ended.is_empty() && self.suspects() != self.told {
             self.write_suspects()?;
         }
-        if self.settings.log == Log::Syslog {
+        if self.loaded.settings.log == Log::Syslog {
             ended.iter().for_each(held::HeldDevice::log_end);
         }
-        let Some(limit) = self.settings.max_idle else {
-            return Ok(());
-        };
-        if self.next_idle <= Instant::now() {
-            self.next_idle = Instant::now() + spell::between_looks(limit);
-            idle::check(&mut self.held, &self.inventory, &self.settings, limit)?;
+        let (loaded, known) = (&self.loaded, &mut self.max_idle);
+        let shortest = idle::set_limits(&mut self.held, |uid| {
+            *known.entry(uid).or_insert_with(|| loaded.max_idle_of(uid))
+        });
+        let pause = shortest.map(spell::between_looks);
+        if pause.is_some_and(|pause| self.looked.is_none_or(|at| at.elapsed() >= pause)) {
+            self.looked = Some(Instant::now());
+            idle::check(&mut self.held, &self.inventory, &self.loaded.settings)?;
         }
         Ok(())
     }
@@ -190,7 +199,7 @@ impl Monitor {
     /// The metrics of `--list --format prometheus` for node_exporter's textfile collector:
     /// written beside the file and renamed, so that no reader gets half of it.
     fn write_metrics(&mut self, environment: &Environment, path: &Path) -> Result<(), Failure> {
-        let request = Request::listed(&self.settings, environment, GrantUse::Ignore)?;
+        let request = Request::listed(&self.loaded.settings, environment, GrantUse::Ignore)?;
         let suspects = self.suspects();
         let watched = |device: &Uuid| WatchedDevice {
             empty_since: self.held.empty_since(device),
@@ -199,7 +208,7 @@ impl Monitor {
                 .find(|(suspect, _)| suspect == device)
                 .map(|(_, many)| *many),
         };
-        let mut node = node(&self.settings);
+        let mut node = node(&self.loaded.settings);
         let text = list::metrics(&mut node, request, &self.lock_file, &watched)?;
         let new = path.with_extension("prom.new");
         let written = std::fs::write(&new, text)

@@ -72,6 +72,42 @@ fn an_empty_reservation_ends_after_a_warning() {
     held.end(&sandbox);
 }
 
+/// As every limit of a group or a user, which `--check` finds as well.
+#[test]
+fn each_user_has_the_limit_that_is_theirs() {
+    let daemon = nix::unistd::User::from_name("daemon");
+    let Ok(Some(daemon)) = daemon else {
+        return skip::say("there is no user daemon here");
+    };
+    let settings = format!(
+        "idle_action = 'end'\n[user.{OTHER}]\nmax_idle = '2s'\n[group.daemon]\nmax_idle = '2s'\n"
+    );
+    let Some(sandbox) = Sandbox::given(&[Need::Root], "gpus4", &settings) else {
+        return;
+    };
+    let line = "max_idle is set, and no getgpu --monitor runs: nothing applies it";
+    sandbox.ask("--check").shows(line);
+    let hold = |uid: u32| {
+        let shell = sandbox
+            .words("sh -c")
+            .args(["getgpu -q --hold >/dev/null; exec sleep 1000"]);
+        shell.uid(uid).limit(Duration::MAX).spawn()
+    };
+    let _all = [OTHER, daemon.uid.as_raw(), OTHER + 1, 0].map(hold);
+    wait::until("all are held", || sandbox.holders().len() == 4);
+    let _monitor = monitor(&sandbox);
+    wait::until("two have ended", || sandbox.holders().len() == 2);
+    let listing = sandbox.ask("--list --json").output();
+    let listing: serde_json::Value = serde_json::from_str(&listing).unwrap();
+    let holders = getgpu_tests::listing::devices(&listing).iter();
+    let mut left: Vec<u64> = holders
+        .flat_map(|device| device["holders"].as_array().unwrap())
+        .map(|holder| holder["uid"].as_u64().unwrap())
+        .collect();
+    left.sort_unstable();
+    assert_eq!(left, [0, u64::from(OTHER) + 1]);
+}
+
 #[test]
 fn by_default_it_is_reported_and_stays() {
     let settings = "max_idle = '2s'";
