@@ -78,6 +78,12 @@ pub fn original(name: &OsStr) -> Option<&OsStr> {
     Some(without_number(app).unwrap_or(app))
 }
 
+/// Whether `name` is that of an older program, which --repair keeps.
+pub fn is_kept(name: &OsStr) -> bool {
+    let app = name.as_bytes().strip_prefix(PREFIX.as_bytes());
+    app.is_some_and(|app| without_number(OsStr::from_bytes(app)).is_some())
+}
+
 /// Whether `name` is one of our programs'.
 pub fn is_own(name: &OsStr) -> bool {
     OWN.iter().any(|own| name == *own)
@@ -104,6 +110,7 @@ mod tests {
         assert_eq!(replaced.as_bytes(), b"CUDAWRAP_a\xffb.replaced-12");
         assert_eq!(replaced.len() - 3, ADDED);
         assert_eq!(original(&replaced), Some(names.at(Place::App)));
+        assert!(is_kept(&replaced) && !is_kept(names.at(Place::Hidden)));
         for other in ["CUDAWRAP_", "app", ".CUDAWRAP_app", ".app~"] {
             assert_eq!(original(OsStr::new(other)), None, "{other}");
         }

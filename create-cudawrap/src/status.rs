@@ -192,7 +192,10 @@ pub fn names_in(dir: &Directory, own: Option<Identity>) -> io::Result<BTreeSet<O
     for item in std::fs::read_dir(dir.path())? {
         let name = item?.file_name();
         if let Some(app) = names::original(&name) {
-            found.insert(app.to_owned());
+            // An older program stays when the newer one is undone and removed.
+            if !names::is_kept(&name) || dir.stat(app).is_ok() {
+                found.insert(app.to_owned());
+            }
         } else if !names::is_own(&name) && is_wrap(dir, &name, own) {
             found.insert(name);
         }

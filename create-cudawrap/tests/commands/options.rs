@@ -121,6 +121,25 @@ fn wrapped_paths_are_recorded_and_the_record_is_only_a_hint() {
     assert!(!std::fs::read_to_string(&note).unwrap().contains("app/"));
 }
 
+/// --repair keeps it, and its newer program may be undone and removed.
+#[test]
+fn an_older_program_alone_is_nothing_that_is_wrapped() {
+    let sandbox = Sandbox::with_program();
+    sandbox.ok(&["x"]);
+    sandbox.run_sh("rm app/x");
+    sandbox.script("app/x", "new");
+    sandbox.ok(&["--repair", "x"]);
+    sandbox.ok(&["--status", "."]).shows("x: wrapped\n");
+    sandbox.ok(&["--undo", "."]);
+    sandbox.ok(&["--status", "."]).shows("x: plain\n");
+    sandbox.run_sh("rm app/x");
+    for task in ["--status", "--undo", "--repair"] {
+        let line = "create-cudawrap: .: nothing is wrapped there";
+        sandbox.ok(&[task, "."]).says(&[line]);
+    }
+    assert_eq!(sandbox.names("app"), ["CUDAWRAP_x.replaced-1"]);
+}
+
 #[test]
 fn a_record_that_cannot_be_written_fails_nothing() {
     let sandbox = Sandbox::with_program();
