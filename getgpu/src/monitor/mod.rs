@@ -38,10 +38,14 @@ const WHOLE: Range = Range::byte(0);
 ///
 /// # Errors
 ///
-/// Not root, another one runs already, no lock, or settings that are wrong at the start.
+/// Not root, not on the host, another one runs already, no lock, or settings that are wrong at the start.
 pub fn run(environment: &Environment, metrics: Option<&Path>, diag: &Diag) -> Result<(), Failure> {
     if !namespaces::is_host_root() {
         let text = "--monitor: only root sees what all users hold";
+        return Err(Failure::new(Kind::Usage, text));
+    }
+    if !namespaces::host_pids() {
+        let text = "--monitor: not in a pid namespace of its own, from which it sees no other process: start it on the host";
         return Err(Failure::new(Kind::Usage, text));
     }
     let loaded = Loaded::read(environment, None)?.strict()?;

@@ -4,7 +4,7 @@
 
 use std::fs::File;
 use std::io::Write;
-use std::os::unix::fs::PermissionsExt;
+use std::os::unix::fs::{MetadataExt, PermissionsExt};
 use std::path::PathBuf;
 use std::process::{Command, Stdio};
 
@@ -21,6 +21,8 @@ pub enum Need {
     UserNamespace,
     /// That this machine's own settings, lock and records can be hidden from a program.
     Bare,
+    /// Process ids of the host, and not of a container.
+    HostPids,
 }
 
 /// Whether something is missing; then it has been said and the test returns.
@@ -64,6 +66,12 @@ impl Need {
                 crate::sandbox::nothing_to_hide() || works("unshare -rm true"),
                 "the getgpu of this machine cannot be hidden: no namespaces here",
             ),
+            Self::HostPids => {
+                // PROC_PID_INIT_INO (include/linux/proc_ns.h).
+                let own = std::fs::metadata("/proc/self/ns/pid");
+                let there = own.is_ok_and(|own| own.ino() == 0xEFFF_FFFC);
+                (there, "in a pid namespace of its own")
+            }
         };
         let why = match self {
             Self::Tool(name) => format!("{name} is not installed"),

@@ -42,10 +42,13 @@ impl Session {
     }
 }
 
+/// What a monitor needs.
+const MONITOR: [Need; 2] = [Need::Root, Need::HostPids];
+
 /// A node with one device and these settings, where the test is root's; none: it has been
 /// said.
 fn node(settings: &str) -> Option<Sandbox> {
-    (!skip::lacks(&[Need::Root])).then(|| Sandbox::with("h200x1", settings))
+    (!skip::lacks(&MONITOR)).then(|| Sandbox::with("h200x1", settings))
 }
 
 fn monitor(sandbox: &Sandbox) -> Running {
@@ -82,7 +85,7 @@ fn each_user_has_the_limit_that_is_theirs() {
     let settings = format!(
         "idle_action = 'end'\n[user.{OTHER}]\nmax_idle = '2s'\n[group.daemon]\nmax_idle = '2s'\n"
     );
-    let Some(sandbox) = Sandbox::given(&[Need::Root], "gpus4", &settings) else {
+    let Some(sandbox) = Sandbox::given(&MONITOR, "gpus4", &settings) else {
         return;
     };
     let line = "max_idle is set, and no getgpu --monitor runs: nothing applies it";
@@ -194,6 +197,17 @@ fn only_one_monitor_runs_and_only_roots() {
     assert!(!plain.stdout.contains("--monitor"), "{}", plain.stdout);
     drop(first);
     assert!(check().stdout.contains(line));
+}
+
+/// It would see none of the host's leases there, and keep the host's own monitor away.
+#[test]
+fn no_monitor_runs_in_a_pid_namespace_of_its_own() {
+    let Some(sandbox) = Sandbox::given(&[Need::Mounts], "h200x1", "") else {
+        return;
+    };
+    let inside = sandbox.contained("timeout 10 getgpu --monitor").run();
+    let line = "getgpu: --monitor: not in a pid namespace of its own, from which it sees no other process: start it on the host";
+    inside.exits(2).says(&[line]);
 }
 
 #[test]
