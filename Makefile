@@ -22,7 +22,7 @@ target      = $(or $(CARGO_TARGET_DIR),target)
 programs    = $(target)/release
 portable    = $(target)/x86_64-unknown-linux-gnu/release
 
-.PHONY: all help build built portable demo check check-all check-gpu torture fuzz asan mutants mutants-sample miri coverage properties soak loops slurm-load storms budget budget-only bench install install-files uninstall uninstall-files stage stage-rpm deb rpm portable-deb portable-rpm deb-only rpm-only wheel wheel-only clean
+.PHONY: all help build built portable demo check check-all check-gpu torture fuzz asan mutants mutants-sample miri coverage properties soak loops slurm-load storms budget bench install install-files uninstall uninstall-files stage stage-rpm deb rpm portable-deb portable-rpm deb-only rpm-only wheel wheel-only clean
 
 all: build
 
@@ -141,11 +141,7 @@ storms: ## 400 launches and kills at a time, many times
 # Instructions of a call as ratios to a minimal C client, against a budget.
 budget:
 	$(CARGO) build --release --locked -p getgpu -p cudawrap -p sim-nvml
-	$(MAKE) --no-print-directory budget-only
-
-# Of programs that are built already, libsim_nvml.so among them.
-budget-only:
-	tests/bench/budget.sh $(call quoted,$(programs))
+	tests/bench/budget.sh $(target)/release
 
 # The figures of docs/PERFORMANCE.md: ratios in one run to a minimal C client, nvisel, gpustat, a Python pick, and the bare program.
 bench: build ## the figures of docs/PERFORMANCE.md
