@@ -8,12 +8,12 @@ use getgpu_choose::{
     Basis, Cover, MARGIN, Offer, Portion, Rejected, Request, choice::device_claim,
 };
 use getgpu_linux::{
-    Stat,
+    OwnLock, Range, Stat,
     procfs::{ancestry, namespaces},
 };
 use getgpu_lock::{
-    Claim, Holder, HolderArgs, LockFile, OfdLock, Side, Span, claim::named_lease, holders,
-    occupancy, ownership_proof,
+    Claim, Holder, HolderArgs, HolderProcess, LockFile, OfdLock, Side, Span, claim::named_lease,
+    holders, occupancy, ownership_proof,
 };
 use getgpu_model::{Device, Failure, Kind, Units, Uuid, quantity, share};
 
@@ -154,7 +154,7 @@ impl NamedDevice<'_> {
             }
             (_, Portion::Units(_)) => self.part()?,
             (Some(ours), Portion::All) if !reserved => {
-                return Ok(if self.leased_inside()? {
+                return Ok(if self.part_inside(ours)? {
                     self.taken("lease")
                 } else {
                     NamedPart::Inherited(ours.clone())
@@ -194,14 +194,43 @@ impl NamedDevice<'_> {
 
     /// Whether a program has a lease inside the one that this call inherits, and this call does
     /// not come from that program.
-    fn leased_inside(&self) -> Result<bool, Failure> {
-        let region = Span::of(&self.device.uuid).inner_lease();
-        if self.probe.conflict(region)?.is_none() {
-            return Ok(false);
+    fn part_inside(&self, ours: &Units) -> Result<bool, Failure> {
+        let span = Span::of(&self.device.uuid);
+        if self.is_held(ours, span.inner_lease())? {
+            let locks = ownership_proof::own_and_ancestors_locks();
+            if self.shown(&locks, span.inner_lease()).is_empty() {
+                return Ok(true);
+            }
         }
-        let locks = ownership_proof::own_and_ancestors_locks();
-        let from_there = ownership_proof::shown_in(&locks, self.call.lock_file, region);
-        Ok(from_there.is_empty())
+        // A lease of the Python package is a reservation.
+        let (uid, lineage) = (self.request.user, ancestry::lineage());
+        let is_beside = |args: &HolderArgs| args.is_lease_beside(&lineage, None);
+        let has_part = |holder: &HolderProcess| {
+            let shown = self.shown(
+                &ownership_proof::locks_of(holder.pid),
+                span.inner_reservation(),
+            );
+            shown.difference(ours) != shown
+        };
+        Ok(self.is_held(ours, span.inner_reservation())?
+            && ownership_proof::reservations(self.call.lock_file, Some(uid), &is_beside)
+                .iter()
+                .any(has_part))
+    }
+
+    /// Whether any process holds some of these units in a region.
+    fn is_held(&self, units: &Units, region: Range) -> Result<bool, Failure> {
+        for range in units.at(region) {
+            if self.probe.conflict(range)?.is_some() {
+                return Ok(true);
+            }
+        }
+        Ok(false)
+    }
+
+    /// The units that these locks show in a region.
+    fn shown(&self, locks: &[OwnLock], region: Range) -> Units {
+        ownership_proof::shown_in(locks, self.call.lock_file, region)
     }
 
     fn reserved_for_others(&self, claim: &Claim) -> Result<bool, Failure> {

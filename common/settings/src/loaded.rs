@@ -49,8 +49,8 @@ pub struct Loaded {
     pub unknown: Vec<String>,
     /// What tables for programs, groups and users say, for people.
     pub scoped: Vec<Scoped>,
-    /// What the site's files say outside of tables for groups and users.
-    outside: Settings,
+    /// `max_idle` as the site's files say it outside of tables for groups and users.
+    max_idle: Option<Duration>,
 }
 
 /// Whose word a line of a file is, which decides whether it may set policy.
@@ -80,7 +80,7 @@ impl Loaded {
                 .collect(),
             unknown: Vec::new(),
             scoped: Vec::new(),
-            outside: Settings::default(),
+            max_idle: None,
         }
     }
 
@@ -135,7 +135,7 @@ impl Loaded {
             self.apply_tables(file, Scope::Program, owner, program)?;
         }
         if owner == FileOwner::Site {
-            self.outside = self.settings.clone();
+            self.max_idle = self.settings.max_idle;
         }
         for scope in [Scope::Group, Scope::User] {
             for file in files {
@@ -180,7 +180,10 @@ impl Loaded {
     /// `max_idle` as it is for the user `uid`, who need not be the one of this process; none:
     /// for a user who is not known.
     pub fn max_idle_of(&self, uid: Option<u32>) -> Option<Duration> {
-        let mut settings = self.outside.clone();
+        let mut settings = Settings {
+            max_idle: self.max_idle,
+            ..Settings::default()
+        };
         let is_meant =
             |line: &&Scoped| uid.is_some_and(|uid| member::is_for(uid, line.scope, &line.name));
         let lines = self.scoped.iter().filter(|line| line.key == "max_idle");
@@ -193,7 +196,7 @@ impl Loaded {
 
     /// Whether `max_idle` is set for anybody.
     pub fn limits_idleness(&self) -> bool {
-        self.outside.max_idle.is_some() || self.scoped.iter().any(|line| line.key == "max_idle")
+        self.max_idle.is_some() || self.scoped.iter().any(|line| line.key == "max_idle")
     }
 
     /// A line of a table: programs have preferences, groups and users have limits.

@@ -12,7 +12,7 @@ pub fn share(rank: &Rank, devices: usize, count: usize) -> Option<Share> {
     // Where the launcher has divided the devices already, this rank sees fewer than there
     // are.
     let devices = rank.devices.filter(|all| *all > devices).unwrap_or(devices);
-    let parts = (rank.size? * count).div_ceil(devices.max(1));
+    let parts = rank.size?.saturating_mul(count).div_ceil(devices.max(1));
     (parts > 1).then_some(Share::Fraction {
         of: 1,
         parts: parts as u64,

@@ -127,7 +127,9 @@ fn hint(call: &CudawrapCall<'_>, rank: &Rank, pool: usize, granted: Granted) -> 
     let (ranks, devices) = match rank.size {
         Some(size) => {
             let each = call.settings.count as usize;
-            let devices = (size * each).div_ceil(usize::try_from(parts).unwrap_or(1));
+            let devices = size
+                .saturating_mul(each)
+                .div_ceil(usize::try_from(parts).unwrap_or(1));
             (size.to_string(), devices.min(pool.max(1)).to_string())
         }
         None => ("N".into(), "N".into()),

@@ -48,9 +48,13 @@ impl SlurmTask<'_> {
             return Err(Denied::new(Who::First, failure));
         }
         show(&lines)?;
-        let visible = named.unwrap_or_else(|| "as granted".into());
+        let shown = lines.strip_prefix("export CUDA_VISIBLE_DEVICES=");
+        let visible = match shown {
+            Some(devices) => format!("is {}", devices.trim_end()),
+            None => format!("stays {}", named.unwrap_or_default()),
+        };
         let why = failure.message;
-        let text = format!("not reserved, CUDA_VISIBLE_DEVICES stays {visible}: {why}");
+        let text = format!("not reserved, CUDA_VISIBLE_DEVICES {visible}: {why}");
         tell::user(self.pid, Who::First, &text);
         Ok(())
     }
@@ -65,7 +69,7 @@ impl SlurmTask<'_> {
             return granted;
         }
         let excluded = Uuid::join(&excluded);
-        let text = format!("{excluded}: excluded by the administrator: the task has the others");
+        let text = format!("{excluded}: excluded by the administrator: not for this task");
         tell::user(self.pid, Who::First, &text);
         (granted.devices, granted.is_named) = (left, false);
         granted
