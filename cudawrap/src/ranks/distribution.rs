@@ -124,6 +124,8 @@ mod tests {
             let expected = parts.map(|parts| Share::Fraction { of: 1, parts });
             assert_eq!(share(&rank(0, size), devices, count), expected);
         }
+        // What no launcher sets is no panic.
+        assert!(share(&rank(0, usize::MAX), 2, 2).is_some());
     }
 
     #[test]

@@ -91,6 +91,36 @@ fn all_of_a_lease_is_not_given_beside_a_program_with_a_part_of_it() {
 }
 
 #[test]
+fn a_lease_of_the_python_package_is_a_part_too() {
+    let sandbox = Sandbox::new("gpus4");
+    let inside = "sleep 1000 & getgpu --as-lease --hold=$! >/dev/null; cudawrap -n 2 -- true; \
+                  echo $?; kill $!; cudawrap -n 2 --wait -- true; echo $?";
+    let file = sandbox.file("work/inside", inside, 0o755);
+    let line = format!("cudawrap -n 2 -- bash {}", file.display());
+    let outcome = sandbox.shell("bash", &line).run();
+    assert_eq!(outcome.exits(0).told(), ["75", "0"], "{outcome:#?}");
+}
+
+/// What others do in their part of a device is nothing to those who have another part.
+#[test]
+fn a_part_inside_another_lease_is_in_nobody_elses_way() {
+    let sandbox = Sandbox::new("h200x1");
+    let program = "cudawrap --share 1/2 -- sim-cuda --shared --max 4 --run forever";
+    let other = format!("cudawrap --share 1/2 -- sh -c '{program}'");
+    let other = sandbox.shell("sh", &other).spawn();
+    sandbox.until_running(1);
+    for inner in [
+        "cudawrap -- true",
+        "cudawrap -- cudawrap --share 1/2 -- cudawrap -- true",
+    ] {
+        let line = format!("cudawrap --share 1/2 -- sh -c '{inner}'");
+        let outcome = sandbox.shell("sh", &line).run();
+        outcome.exits(0).says(&[]);
+    }
+    drop(other);
+}
+
+#[test]
 fn a_program_runs_on_a_reservation_inside_another_one() {
     let sandbox = Sandbox::new("mig4");
     for (first, second) in [

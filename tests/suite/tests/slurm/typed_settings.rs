@@ -68,6 +68,18 @@ fn a_task_with_several_devices_has_those_that_are_not_excluded() {
         uuids[1]
     );
     outcome.exits(0).prints(&left).mentions(&line);
+    // What is left is another program's, and the site lets the task run.
+    let stranger = sandbox.leased().visible(&uuids[0]).spawn();
+    sandbox.until_running(1);
+    let variables = format!("{alone} CUDA_VISIBLE_DEVICES=0,1,2");
+    let outcome = beside(&sandbox, &variables, "taken = 'run'");
+    let line = left.replace(
+        "export CUDA_VISIBLE_DEVICES=",
+        "not reserved, CUDA_VISIBLE_DEVICES is ",
+    );
+    outcome.exits(0).prints(&left).mentions(line.trim_end());
+    drop(stranger);
+    sandbox.kill_programs();
     // What a batch system granted alone is used.
     let outcome = told(&sandbox, &format!("{alone} CUDA_VISIBLE_DEVICES=1"));
     outcome.exits(0).prints("");
