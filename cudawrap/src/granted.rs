@@ -8,12 +8,12 @@ use getgpu_choose::{
     Basis, Cover, MARGIN, Offer, Portion, Rejected, Request, choice::device_claim,
 };
 use getgpu_linux::{
-    OwnLock, Range, Stat,
+    Stat,
     procfs::{ancestry, namespaces},
 };
 use getgpu_lock::{
-    Claim, Holder, HolderArgs, HolderProcess, LockFile, OfdLock, Side, Span, claim::named_lease,
-    holders, occupancy, ownership_proof,
+    Claim, Holder, HolderArgs, LockFile, OfdLock, Side, Span, claim::named_lease, holders,
+    occupancy, ownership_proof,
 };
 use getgpu_model::{Device, Failure, Kind, Units, Uuid, quantity, share};
 
@@ -195,42 +195,26 @@ impl NamedDevice<'_> {
     /// Whether a program has a lease inside the one that this call inherits, and this call does
     /// not come from that program.
     fn part_inside(&self, ours: &Units) -> Result<bool, Failure> {
-        let span = Span::of(&self.device.uuid);
-        if self.is_held(ours, span.inner_lease())? {
+        let (lock_file, span) = (self.call.lock_file, Span::of(&self.device.uuid));
+        if occupancy::any_held(self.probe, ours, span.inner_lease())? {
             let locks = ownership_proof::own_and_ancestors_locks();
-            if self.shown(&locks, span.inner_lease()).is_empty() {
+            if ownership_proof::shown_in(&locks, lock_file, span.inner_lease()).is_empty() {
                 return Ok(true);
             }
+        }
+        if !occupancy::any_held(self.probe, ours, span.inner_reservation())? {
+            return Ok(false);
         }
         // A lease of the Python package is a reservation.
-        let (uid, lineage) = (self.request.user, ancestry::lineage());
-        let is_beside = |args: &HolderArgs| args.is_lease_beside(&lineage, None);
-        let has_part = |holder: &HolderProcess| {
-            let shown = self.shown(
-                &ownership_proof::locks_of(holder.pid),
-                span.inner_reservation(),
-            );
-            shown.difference(ours) != shown
-        };
-        Ok(self.is_held(ours, span.inner_reservation())?
-            && ownership_proof::reservations(self.call.lock_file, Some(uid), &is_beside)
-                .iter()
-                .any(has_part))
-    }
-
-    /// Whether any process holds some of these units in a region.
-    fn is_held(&self, units: &Units, region: Range) -> Result<bool, Failure> {
-        for range in units.at(region) {
-            if self.probe.conflict(range)?.is_some() {
-                return Ok(true);
-            }
-        }
-        Ok(false)
-    }
-
-    /// The units that these locks show in a region.
-    fn shown(&self, locks: &[OwnLock], region: Range) -> Units {
-        ownership_proof::shown_in(locks, self.call.lock_file, region)
+        let lineage = ancestry::lineage();
+        let beside = ownership_proof::reservations(lock_file, Some(self.request.user), &|args| {
+            args.is_lease_beside(&lineage, None)
+        });
+        Ok(beside.iter().any(|holder| {
+            let locks = ownership_proof::locks_of(holder.pid);
+            let part = ownership_proof::shown_in(&locks, lock_file, span.inner_reservation());
+            part.difference(ours) != part
+        }))
     }
 
     fn reserved_for_others(&self, claim: &Claim) -> Result<bool, Failure> {
@@ -326,10 +310,7 @@ pub fn first_holder(
     kind: &str,
 ) -> Option<Holder> {
     let held = holders::holdings(lock_file, probe, Span::of(&device.uuid)).ok()?;
-    let lineage = ancestry::lineage();
-    let is_above = |holder: &Holder| lineage.iter().any(|(pid, _)| holder.pid == Some(*pid));
-    let order = |holder: &Holder| (holder.kind != kind, is_above(holder));
-    held.holders.into_iter().min_by_key(order)
+    held.foremost(Some(kind))
 }
 
 /// `MIG-12..: in use by ben (pid 4711, python3)`

@@ -94,13 +94,13 @@ fn holder(lock_file: &LockFile, probe: &OfdLock, device: &Device) -> String {
 /// Who has a part of a device, or all of it, if anybody has.
 fn known_holder(lock_file: &LockFile, probe: &OfdLock, device: &Device) -> Option<String> {
     let held = holders::holdings(lock_file, probe, Span::of(&device.uuid)).unwrap_or_default();
-    let holder = held.holders.first()?;
+    let holder = held.foremost(None)?;
     let what = if holder.kind == "lease" {
         "leased by"
     } else {
         "reserved for"
     };
-    Some(format!("{what} {}", whom(holder)))
+    Some(format!("{what} {}", whom(&holder)))
 }
 
 /// `ana (pid 4711, train)`

@@ -41,8 +41,8 @@ impl<'a> IndexOrder<'a> {
             .filter(|(_, out)| matches!(out, None | Some(Outside::Excluded)))
             .collect();
         let device = |(device, out): (&'a Device, _)| Indexed::Device(device, out);
-        if let Some(grant) = &filter.grant {
-            devices.sort_by_key(|(device, _)| grant.iter().position(|uuid| *uuid == device.uuid));
+        if filter.grant.is_some() {
+            devices.sort_by_key(|(device, _)| filter.place_in_grant(&device.uuid));
             return Self {
                 places: devices.into_iter().map(device).collect(),
                 ends_at: None,

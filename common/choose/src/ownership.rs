@@ -6,7 +6,7 @@ use getgpu_linux::{
     OwnLock,
     procfs::{ancestry, fdinfo},
 };
-use getgpu_lock::{HolderArgs, HolderProcess, LockFile, OfdLock, Span, ownership_proof};
+use getgpu_lock::{HolderArgs, HolderProcess, LockFile, OfdLock, Span, occupancy, ownership_proof};
 use getgpu_model::{Failure, Job, Kind, Units, Uuid};
 
 /// How a call came to own something.
@@ -335,9 +335,7 @@ fn reservations(
 
 /// Whether any of these units is leased; what cannot be asked counts as leased.
 fn is_leased(probe: &OfdLock, uuid: &Uuid, units: &Units) -> bool {
-    units
-        .at(Span::of(uuid).lease())
-        .any(|range| !matches!(probe.conflict(range), Ok(None)))
+    occupancy::any_held(probe, units, Span::of(uuid).lease()).unwrap_or(true)
 }
 
 #[cfg(test)]

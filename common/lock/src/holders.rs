@@ -12,7 +12,7 @@ use super::ownership_proof::{HolderProcess, locks_of, shown_in};
 use super::{Held, Level, LockFile, OfdLock, Side, Span, occupancy};
 use getgpu_linux::{
     Range, Stat,
-    procfs::{self, namespaces},
+    procfs::{self, ancestry, namespaces},
 };
 use getgpu_model::{Failure, Job, UNITS, Units};
 
@@ -109,6 +109,22 @@ impl Holdings {
     /// Whether no process has any of it, and one is trying to take it at this moment.
     pub const fn claimed(&self) -> bool {
         self.tentative && self.used == 0
+    }
+}
+
+impl Holdings {
+    /// The holder to name: of this kind, if there is one, and rather another program than those
+    /// that this process comes from.
+    pub fn foremost(self, kind: Option<&str>) -> Option<Holder> {
+        let lineage = ancestry::lineage();
+        let is_above = |holder: &Holder| lineage.iter().any(|(pid, _)| holder.pid == Some(*pid));
+        let order = |holder: &Holder| {
+            (
+                kind.is_some_and(|kind| holder.kind != kind),
+                is_above(holder),
+            )
+        };
+        self.holders.into_iter().min_by_key(order)
     }
 }
 

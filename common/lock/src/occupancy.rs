@@ -86,6 +86,20 @@ pub fn in_region(probe: &OfdLock, region: Range) -> Result<Units, Failure> {
     })
 }
 
+/// Whether any process claims some of these units in a region.
+///
+/// # Errors
+///
+/// The lock file cannot be read.
+pub fn any_held(probe: &OfdLock, units: &Units, region: Range) -> Result<bool, Failure> {
+    for range in units.at(region) {
+        if probe.conflict(range)?.is_some() {
+            return Ok(true);
+        }
+    }
+    Ok(false)
+}
+
 /// What is seen of a device.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Seen {

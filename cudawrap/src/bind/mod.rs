@@ -65,10 +65,8 @@ impl CpuNeighbours {
         self.devices = allowed
             .filter_map(|device| Some((device.uuid.clone(), device.cpus.clone()?)))
             .collect();
-        if let Some(grant) = grant {
-            let place = |uuid: &Uuid| grant.iter().position(|granted| granted == uuid);
-            self.devices.sort_by_key(|(uuid, _)| place(uuid));
-        }
+        self.devices
+            .sort_by_key(|(uuid, _)| request.filter.place_in_grant(uuid));
         Ok(())
     }
 

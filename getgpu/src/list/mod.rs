@@ -233,8 +233,8 @@ impl Listing {
             problems: Vec::new(),
             lock: lock_file.path.display().to_string(),
             lock_shared: host_sharing::with_host(lock_file),
-            // Who is over a limit of its user stands aside and has no place in the line, and
-            // who waits in another pid namespace signs nothing.
+            // A waiter that waits for a limit of its user draws no ticket, and a waiter in
+            // another pid namespace is not in `queue`.
             waiting: queue.len().max(in_line),
             queue,
         })

@@ -59,3 +59,18 @@ fn a_device_with_room_for_the_share_is_only_passed_over() {
         explained.mentions(&format!("getgpu: {} (GPU {gpu}): {reason}", uuids[gpu]));
     }
 }
+
+#[test]
+fn inside_a_lease_the_other_program_there_is_named() {
+    let sandbox = Sandbox::new("gpus4");
+    let script = "cudawrap -n 2 -- bash -c 'cudawrap -- sim-cuda --until-file go & \
+                  until [ $(ls $SIM_NODE/running | grep -vc gate) = 1 ]; do sleep 0.01; done; \
+                  getgpu --explain --no-reserve; touch go; wait'";
+    let outcome = sandbox.shell("sh", script).run();
+    let lines = outcome.exits(0).stderr.lines();
+    let named: Vec<&str> = lines.filter(|line| line.contains(": leased by ")).collect();
+    assert!(
+        named.len() == 1 && named[0].contains(", sim-cuda)"),
+        "{outcome:#?}"
+    );
+}
