@@ -4,7 +4,8 @@
 
 use getgpu_ask::Node;
 use getgpu_choose::{
-    Chooser, Claimed, Decision, Observer, Obstacle, Outside, Picked, Request, Selected, Selection,
+    Chooser, Decision, Nameless, Observer, Obstacle, Outside, Part, Request, Selected, Selection,
+    Served, Taken,
 };
 use getgpu_lock::Side;
 use getgpu_model::{
@@ -33,7 +34,7 @@ pub struct Choice {
 /// Which devices a program is to have.
 pub enum Devices {
     /// Free ones, claimed.
-    Free(Claimed),
+    Free(Taken),
     /// Just those that the grant names: there was nothing to choose.
     Named(Vec<Device>),
 }
@@ -60,7 +61,7 @@ pub fn named(call: &CudawrapCall<'_>, request: Request) -> Result<Option<Choice>
     let known = by_uuid(call, &request).filter(|device| {
         // What was reserved under its name is a device, and no GPU in MIG mode.
         let named = std::slice::from_ref(&device.uuid);
-        device.uuid.is_mig() || request.owned_of(call.lock_file, named, None) != Decision::Nothing
+        device.uuid.is_mig() || request.owned_of(call.lock_file, named, &[]) != Decision::Nothing
     });
     if let Some(device) = known {
         return only(call, device, request).map(Some);
@@ -185,15 +186,21 @@ pub fn free(call: &CudawrapCall<'_>, mut request: Request) -> Result<Choice, Fai
             }
             Devices::Named(devices)
         }
-        Some(Selected::Claimed(claimed)) => Devices::Free(claimed),
-        Some(Selected::Queue(queueing)) => Devices::Free(queueing.wait(
-            call.lock_file,
-            Side::Lease,
-            &mut request,
-            &mut node,
-            call.environment,
-            call.diag,
-        )?),
+        Some(Selected::Taken(taken)) => Devices::Free(taken),
+        Some(Selected::Queue(queueing)) => {
+            let Served::Taken(taken) = queueing.wait(
+                call.lock_file,
+                Side::Lease,
+                &mut request,
+                &mut node,
+                call.environment,
+                call.diag,
+                &mut Nameless,
+            )?;
+            let inventory = node.known().unwrap_or_default();
+            check_together(&devices_of(&taken.parts), &inventory)?;
+            Devices::Free(taken)
+        }
     };
     Ok(Choice {
         devices,
@@ -332,11 +339,10 @@ impl Observer for Together<'_> {
     fn picked(
         &mut self,
         _chooser: &mut Chooser<'_, '_>,
-        picked: &[Picked],
+        picked: &[Part],
         inventory: &Inventory,
     ) -> Result<(), Failure> {
-        let devices: Vec<Device> = picked.iter().map(|picked| picked.device.clone()).collect();
-        check_together(&devices, inventory)
+        check_together(&devices_of(picked), inventory)
     }
 
     fn hint(&self, obstacle: Obstacle) -> String {
@@ -355,6 +361,10 @@ impl Observer for Together<'_> {
             }
         }
     }
+}
+
+fn devices_of(parts: &[Part]) -> Vec<Device> {
+    parts.iter().map(|part| part.device.clone()).collect()
 }
 
 /// Whether one program can use these devices together. The others would be leased for

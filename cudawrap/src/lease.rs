@@ -5,13 +5,13 @@
 
 use std::os::fd::{AsRawFd, OwnedFd, RawFd};
 
-use getgpu_choose::{Cover, Request};
+use getgpu_choose::{Cover, Got, Part, Taken};
 use getgpu_linux::{
     descriptors::{highest, lowest},
     procfs::namespaces,
 };
 use getgpu_lock::{
-    Claim, OfdLock, Side, Span,
+    OfdLock, Side, Span,
     claim::{join, sign},
 };
 use getgpu_model::{Failure, Units, Uuid, share};
@@ -33,51 +33,52 @@ pub struct Lease {
 }
 
 impl Lease {
-    /// Confirms claims that the `request` of this call led to, and joins what ancestors
-    /// lease already, so that a program that was given none of their descriptors has its
-    /// device when they are gone.
+    /// Confirms what was taken, after NVML has let go of it. What ancestors lease already is joined,
+    /// so that a program that was given none of their descriptors has its device when they are gone.
     ///
     /// # Errors
     ///
     /// The reservation or lease from which this one was taken has ended meanwhile.
-    pub fn confirm(
-        call: &CudawrapCall<'_>,
-        request: &Request,
-        claims: Vec<Claim>,
-        inherited: &[(Span, Units)],
-    ) -> Result<Self, Failure> {
+    pub fn confirm(call: &CudawrapCall<'_>, taken: Taken) -> Result<Self, Failure> {
         let lock_file = call.lock_file;
         let signature = Signature {
             uid: namespaces::host_uid(nix::unistd::geteuid().as_raw()),
             pid: namespaces::host_pids().then_some(call.lessee.pid),
         };
-        claims.iter().try_for_each(Claim::confirm)?;
-        let claimed = claims
-            .iter()
-            .map(|claim| (claim.span(), claim.units().clone()));
-        let units: Vec<(Span, Units)> = claimed.chain(inherited.iter().cloned()).collect();
-        let part = share::smallest(units.iter().map(|(_, units)| units));
+        taken.confirm_claims()?;
+        let part = taken.smallest_part();
+        let Taken {
+            parts,
+            cover,
+            guard,
+        } = taken;
+        let units = parts.iter().map(|part| (part.span(), part.units().clone()));
+        let units = units.collect();
         let held = match lock_file.open_read_only() {
             Ok(low) => {
                 let high = lock_file.open_read_only().ok();
                 for description in std::iter::once(&low).chain(&high) {
-                    signature.hold(description, &claims, inherited)?;
+                    signature.hold(description, &parts)?;
                 }
                 // Closed first, so that the inherited descriptors can have these numbers.
-                drop(claims);
+                drop(parts);
                 let high = high.map(OfdLock::into_fd);
                 let high = high.and_then(|high| highest(&high));
                 std::iter::once(lowest(low.into_fd())).chain(high).collect()
             }
             // No descriptor is left: then the writable ones have to be inherited.
-            Err(_) => signature.inherit(claims),
+            Err(_) => signature.inherit(parts),
         };
-        request.confirm(lock_file)?;
+        if let Some(cover) = &cover {
+            cover.confirm(lock_file)?;
+        }
+        // The lease can be counted from now on.
+        drop(guard);
         Ok(Self {
             held,
             carries: false,
             part,
-            enclosing: request.cover.clone(),
+            enclosing: cover,
             units,
         })
     }
@@ -130,33 +131,30 @@ struct Signature {
 
 impl Signature {
     /// Has `description` hold the claims, and what ancestors lease already.
-    fn hold(
-        &self,
-        description: &OfdLock,
-        claims: &[Claim],
-        inherited: &[(Span, Units)],
-    ) -> Result<(), Failure> {
-        for claim in claims {
-            claim.hold_on(description)?;
-            self.write(description, claim.span());
-        }
-        for (span, units) in inherited {
-            if join(description, Side::Lease, *span, units)? {
-                self.write(description, *span);
+    fn hold(&self, description: &OfdLock, parts: &[Part]) -> Result<(), Failure> {
+        for part in parts {
+            let is_held = match &part.got {
+                Got::Claimed(claim) => claim.hold_on(description).map(|()| true)?,
+                Got::Joined(units) => join(description, Side::Lease, part.span(), units)?,
+            };
+            if is_held {
+                self.write(description, part.span());
             }
         }
         Ok(())
     }
 
     /// Signs the descriptions that made the claims, and has those inherited.
-    fn inherit(&self, claims: Vec<Claim>) -> Vec<OwnedFd> {
-        claims
-            .into_iter()
-            .map(|claim| {
-                self.write(claim.ofd_lock(), claim.span());
-                claim.into_ofd_lock().into_fd()
-            })
-            .collect()
+    fn inherit(&self, parts: Vec<Part>) -> Vec<OwnedFd> {
+        let claims = parts.into_iter().filter_map(|part| match part.got {
+            Got::Claimed(claim) => Some(claim),
+            Got::Joined(_) => None,
+        });
+        let signed = claims.map(|claim| {
+            self.write(claim.ofd_lock(), claim.span());
+            claim.into_ofd_lock().into_fd()
+        });
+        signed.collect()
     }
 
     fn write(&self, description: &OfdLock, span: Span) {

@@ -10,8 +10,6 @@ mod call;
 mod choose;
 mod clearing;
 mod entry;
-mod granted;
-mod granted_wait;
 mod handover;
 mod helper;
 mod invoked_path;

@@ -2,11 +2,9 @@
 //! only when NVML has let go, or what the caller owns already. The forms of `--format`.
 
 use getgpu_ask::gpu_bus;
-use getgpu_choose::{Claimed, Cover, Decision, Guard, Request, Selected};
+use getgpu_choose::{Cover, Decision, Guard, Request, Selected, Taken};
 use getgpu_lock::{
-    Claim, HolderProcess, OfdLock, Side, Span,
-    claim::{confirm_all, join},
-    ownership_proof,
+    HolderProcess, OfdLock, Side, Span, claim::join, ownership_proof,
 };
 use getgpu_model::{Detail, Failure, Inventory, Kind, Share, Units, Uuid, diag, frameworks, share};
 
@@ -62,23 +60,18 @@ impl Answer {
 /// ended.
 pub fn confirm(
     call: &GetgpuCall<'_>,
-    claimed: Claimed,
+    taken: Taken,
     request: &Request,
     inventory: Option<&Inventory>,
 ) -> Result<Answer, Failure> {
-    let Claimed { picked, guard } = claimed;
-    let (uuids, claims): (Vec<Uuid>, Vec<Claim>) = picked
-        .into_iter()
-        .map(|picked| (picked.device.uuid, picked.claim))
-        .unzip();
+    let uuids: Vec<Uuid> = taken.devices().map(|device| device.uuid.clone()).collect();
     let value = value(call, uuids.iter(), inventory)?;
-    let part = share::smallest(claims.iter().map(Claim::units));
-    let lock = Some(confirm_all(&call.lock_file, claims, request.user)?);
-    request.confirm(&call.lock_file)?;
+    let part = taken.smallest_part();
+    let (lock, guard) = taken.reserve(&call.lock_file, request.user)?;
     Ok(Answer {
         larger_grant: request.larger_grant(uuids.len()),
         guard,
-        ..Answer::of(uuids, value, lock, part)
+        ..Answer::of(uuids, value, Some(lock), part)
     })
 }
 
@@ -92,7 +85,7 @@ pub fn granted_again(call: &GetgpuCall<'_>, request: &Request) -> Result<Option<
     let Some(uuids) = request.grant.visible.full_uuids().filter(|_| plain) else {
         return Ok(None);
     };
-    let Decision::All(cover) = request.owned_of(&call.lock_file, &uuids, None) else {
+    let Decision::All(cover) = request.owned_of(&call.lock_file, &uuids, &[]) else {
         return Ok(None);
     };
     again(call, &cover, Uuid::join(&uuids)).map(Some)

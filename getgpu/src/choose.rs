@@ -3,10 +3,10 @@
 
 use getgpu_ask::Node;
 use getgpu_choose::{
-    Chooser, Claimed, Decision, Observer, Obstacle, Picked, Queueing, Rejected, Request, Selected,
-    Selection,
+    Chooser, Decision, Observer, Obstacle, Part, Queueing, Rejected, Request, Selected,
+    Selection, Served, Taken,
 };
-use getgpu_lock::{OfdLock, Side};
+use getgpu_lock::{HolderProcess, OfdLock, Side};
 use getgpu_model::{Device, Failure, Inventory, usable_together};
 
 use crate::answer::{self, Chosen};
@@ -14,6 +14,7 @@ use crate::call::GetgpuCall;
 use crate::explain;
 use crate::indexed::indexed;
 use crate::options::{Action, Format};
+use crate::tag::Tagged;
 
 const HINT: &str = "an empty CUDA_VISIBLE_DEVICES hides all GPUs and many programs silently fall back to the CPU: use cudawrap -- PROGRAM, or getgpu --wait";
 
@@ -52,8 +53,8 @@ pub fn choose(
         request,
     };
     let selected = selection.run(&mut Explained { call, request })?;
-    if let Selected::Claimed(claimed) = &selected {
-        warn_of_unusable(call, claimed, known.as_deref());
+    if let Selected::Taken(taken) = &selected {
+        warn_of_unusable(call, taken, known.as_deref());
     }
     Ok(Chosen::Unconfirmed(selected))
 }
@@ -64,30 +65,33 @@ pub fn wait_in_queue(
     request: &mut Request,
     node: &mut Node<'_>,
     queueing: Queueing,
-) -> Result<Claimed, Failure> {
+    tagged: &mut Tagged<'_>,
+) -> Result<Served<Box<HolderProcess>>, Failure> {
     let (lock_file, environment) = (&call.lock_file, call.environment);
-    let claimed = queueing.wait(
+    let served = queueing.wait(
         lock_file,
         Side::Reservation,
         request,
         node,
         environment,
         call.diag,
+        tagged,
     )?;
-    warn_of_unusable(call, &claimed, node.known().as_deref());
-    Ok(claimed)
+    if let Served::Taken(taken) = &served {
+        warn_of_unusable(call, taken, node.known().as_deref());
+    }
+    Ok(served)
 }
 
 /// Says how many of the devices one program can use.
-fn warn_of_unusable(call: &GetgpuCall<'_>, claimed: &Claimed, inventory: Option<&Inventory>) {
-    let devices = || claimed.picked.iter().map(|picked| &picked.device);
-    let mig = devices().filter(|device| device.slot.is_some()).count();
+fn warn_of_unusable(call: &GetgpuCall<'_>, taken: &Taken, inventory: Option<&Inventory>) {
+    let mig = taken.devices().filter(|device| device.slot.is_some()).count();
     if mig > 1 && inventory.is_some_and(Inventory::first_mig_only) {
         call.diag.warn(
             "with this driver (before 570) a CUDA program sees only the first of several MIG devices",
         );
     }
-    let (together, all) = (usable_together(devices()), devices().count());
+    let (together, all) = (usable_together(taken.devices()), taken.parts.len());
     if together < all && inventory.is_some_and(Inventory::one_per_gpu_instance) {
         call.diag.warn(&format!(
             "a CUDA program sees only {together} of these {all} devices: one compute instance of each GPU instance"
@@ -121,7 +125,7 @@ impl Observer for Explained<'_> {
     fn picked(
         &mut self,
         chooser: &mut Chooser<'_, '_>,
-        picked: &[Picked],
+        picked: &[Part],
         inventory: &Inventory,
     ) -> Result<(), Failure> {
         if !self.call.options.explain {

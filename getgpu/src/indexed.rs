@@ -3,7 +3,7 @@
 
 use getgpu_ask::{HANGS_OR_SICK, Node};
 use getgpu_choose::{
-    Admission, Chooser, Claimed, Decision, IndexOrder, Indexed, Offer, Picked, Request, Selected,
+    Admission, Chooser, Decision, Got, IndexOrder, Indexed, Offer, Part, Request, Selected, Taken,
     pool,
 };
 use getgpu_lock::Side;
@@ -30,7 +30,6 @@ pub fn indexed(
         return Ok(Chosen::Ready(answer::again(call, cover, value)?));
     }
     request.cover = owned.cover();
-    request.takes_kept = true;
     let probe = call.lock_file.open()?;
     let mut chooser = Chooser {
         node,
@@ -43,10 +42,15 @@ pub fn indexed(
         Admission::Over(over) => format!("{}: {}", device.uuid, over.message),
         Admission::Within(guard) => match chooser.try_device(&probe, device)? {
             Offer::Available(claim) => {
-                let device = device.clone();
-                let picked = vec![Picked { device, claim }];
-                let claimed = Claimed { picked, guard };
-                return Ok(Chosen::Unconfirmed(Selected::Claimed(claimed)));
+                let part = Part {
+                    device: device.clone(),
+                    got: Got::Claimed(claim),
+                };
+                return Ok(Chosen::Unconfirmed(Selected::Taken(Taken {
+                    parts: vec![part],
+                    cover: chooser.request.cover.clone(),
+                    guard,
+                })));
             }
             Offer::Rejected(why) => {
                 explain::passed_over(device, Some(&why), &call.lock_file, &probe)

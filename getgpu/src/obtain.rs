@@ -8,9 +8,9 @@ use std::cell::LazyCell;
 use std::time::{Duration, Instant};
 
 use getgpu_ask::Node;
-use getgpu_choose::{Decision, Request, Selected};
+use getgpu_choose::{Decision, Name, Request, Selected, Served};
 use getgpu_linux::{Process, procfs::namespaces};
-use getgpu_lock::{Role, Tag};
+use getgpu_lock::{HolderProcess, Role};
 use getgpu_model::{Failure, Kind, Visible};
 
 use crate::answer::{self, Answer, Chosen};
@@ -19,7 +19,7 @@ use crate::caller;
 use crate::choose::{choose, wait_in_queue};
 use crate::hand_out::{Owner, hand_out};
 use crate::options::{GetgpuOptions, Keep};
-use crate::tag;
+use crate::tag::{self, Tagged};
 
 /// How long a grant that is taken is read again, and how often.
 const SIBLING: Duration = Duration::from_millis(200);
@@ -36,33 +36,37 @@ pub fn print(call: &GetgpuCall<'_>, mut request: Request) -> Result<(), Failure>
     let user = call.options.uid.map(|uid| tag::user(uid, gid));
     let user = user.transpose()?.flatten();
     request.user = user.map_or(request.user, |user| user.uid);
-    let name = call.options.tag.as_deref();
-    let tag = name.map(|name| tag::of(name, &request, call.options));
     // Until the holder stands for it no other call of this user may look whether the
     // tag is in use.
-    if tag.is_some() {
+    let mut tagged = Tagged::new(&call.lock_file, call.options, &request);
+    if tagged.tag().is_some() {
         // Before anything is waited for, behind which the caller may have exited.
         LazyCell::force(&caller);
     }
-    let turn = match enter(call, tag.as_ref(), &request)? {
-        tag::TagEntry::Free(turn) => turn,
-        tag::TagEntry::Same(holder) => return answer::print_again(call, &[*holder]),
+    let obtained = match tagged.enter()? {
+        Some(holder) => Obtained::Same(holder),
+        None => obtain(call, &mut request, &caller, &mut tagged)?,
+    };
+    let answer = match obtained {
+        Obtained::New(answer) => answer,
+        Obtained::Same(holder) => return answer::print_again(call, &[*holder]),
     };
     let owner = Owner {
         caller: &caller,
         held,
         user,
-        tag: tag.clone(),
+        tag: tagged.tag().cloned(),
         label: label(call.options)?,
     };
-    match obtain(call, &mut request, &caller, tag.as_ref(), turn)? {
-        tag::TagEntry::Free((answer, turn)) => {
-            let printed = hand_out(call, answer, owner);
-            drop(turn);
-            printed
-        }
-        tag::TagEntry::Same(holder) => answer::print_again(call, &[*holder]),
-    }
+    hand_out(call, answer, owner)
+}
+
+/// What a call prints.
+enum Obtained {
+    /// Devices that it reserves.
+    New(Answer),
+    /// The reservation that another call has made under the tag.
+    Same(Box<HolderProcess>),
 }
 
 /// What the reservation is shown as: a typed tag is its name, except where it is made for
@@ -79,35 +83,31 @@ pub fn print_tagged(call: &GetgpuCall<'_>, name: &str) -> Result<(), Failure> {
     answer::print_again(call, &tag::find(&call.lock_file, name, role)?)
 }
 
-/// Devices for the request, at once or after waiting, with `turn`, this call's turn at its
-/// tag; else the reservation that another call made under the tag meanwhile.
+/// Devices for the request, at once or after waiting, with this call's turn at its tag; else the
+/// reservation that another call made under the tag meanwhile.
 fn obtain(
     call: &GetgpuCall<'_>,
     request: &mut Request,
     caller: &LazyCell<Process>,
-    tag: Option<&Tag>,
-    turn: tag::Turn,
-) -> Result<tag::TagEntry<(Answer, tag::Turn)>, Failure> {
+    tagged: &mut Tagged<'_>,
+) -> Result<Obtained, Failure> {
     if let Some(answer) = answer::granted_again(call, request)? {
-        return Ok(tag::TagEntry::Free((answer, turn)));
+        return Ok(Obtained::New(answer));
     }
     let mut node = node(call.settings);
-    let (claimed, turn) = match choose_or_queue(call, &mut node, request, caller)? {
-        Chosen::Ready(answer) => return Ok(tag::TagEntry::Free((answer, turn))),
-        Chosen::Unconfirmed(Selected::Claimed(claimed)) => (claimed, turn),
+    let taken = match choose_or_queue(call, &mut node, request, caller)? {
+        Chosen::Ready(answer) => return Ok(Obtained::New(answer)),
+        Chosen::Unconfirmed(Selected::Taken(taken)) => taken,
         Chosen::Unconfirmed(Selected::Queue(queueing)) => {
-            // Another call for the tag may come and go while this one waits, so
-            // afterwards the tag is looked at once more.
-            drop(turn);
-            let claimed = wait_in_queue(call, request, &mut node, queueing)?;
-            match enter(call, tag, request)? {
-                tag::TagEntry::Free(turn) => (claimed, turn),
-                tag::TagEntry::Same(holder) => return Ok(tag::TagEntry::Same(holder)),
+            // Another call for the tag may be served while this one waits.
+            tagged.leave();
+            match wait_in_queue(call, request, &mut node, queueing, tagged)? {
+                Served::Taken(taken) => taken,
+                Served::Same(holder) => return Ok(Obtained::Same(holder)),
             }
         }
     };
-    let answer = answer::confirm(call, claimed, request, node.known().as_deref())?;
-    Ok(tag::TagEntry::Free((answer, turn)))
+    answer::confirm(call, taken, request, node.known().as_deref()).map(Obtained::New)
 }
 
 /// The process that `--hold` names. Without a name it is the caller, if there is one
@@ -129,17 +129,6 @@ fn held(call: &GetgpuCall<'_>, caller: &LazyCell<Process>) -> Result<Option<Proc
         _ => {}
     }
     Ok(None)
-}
-
-/// Waits for this call's turn at its tag; without one there is nothing to wait for.
-fn enter(
-    call: &GetgpuCall<'_>,
-    tag: Option<&Tag>,
-    request: &Request,
-) -> Result<tag::TagEntry, Failure> {
-    tag.map_or(Ok(tag::TagEntry::Free(None)), |tag| {
-        tag::enter(tag, &call.lock_file, request, call.options)
-    })
 }
 
 /// A choice; made once more if a sibling has reserved the grant for us all meanwhile.

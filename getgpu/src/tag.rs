@@ -2,7 +2,7 @@
 //! each user, and root may reserve for others. The same name with the same request is the
 //! same reservation, so that a prolog may run twice.
 
-use getgpu_choose::Request;
+use getgpu_choose::{Name, Request};
 use getgpu_linux::{ChildUser, procfs::namespaces};
 use getgpu_lock::{
     HolderArgs, HolderProcess, LockFile, OfdLock, Role, Tag, layout, ownership_proof, user_locks,
@@ -11,24 +11,56 @@ use getgpu_model::{Failure, Kind, Uuid};
 
 use crate::options::{Action, GetgpuOptions};
 
-/// This call's turn at a tag: while it is kept, no other call of this user looks whether the tag
-/// is in use. `None`: there is no tag, or another user holds the byte, which delays no call.
-pub type Turn = Option<OfdLock>;
-
-/// Whether this call may reserve under a tag.
-pub enum TagEntry<T = Turn> {
-    /// Nothing is reserved under it.
-    Free(T),
-    /// The same request's reservation.
-    Same(Box<HolderProcess>),
+/// The name under which a call reserves, if one was typed, and this call's turn at it: while it has
+/// the turn, no other call of this user looks whether the name is in use.
+pub struct Tagged<'a> {
+    tag: Option<Tag>,
+    /// What is asked for where CUDA_VISIBLE_DEVICES is not set.
+    asked_outside: String,
+    /// The devices of CUDA_VISIBLE_DEVICES, where it names them by full UUIDs.
+    grant: Option<Vec<Uuid>>,
+    lock_file: &'a LockFile,
+    /// For which user, and in which role.
+    uid: u32,
+    role: Role,
+    turn: Option<OfdLock>,
+    /// Another user holds the byte, which delays no call twice.
+    is_strangers: bool,
 }
 
-/// The name for a request, with what is asked for under it.
-pub fn of(name: &str, request: &Request, options: &GetgpuOptions) -> Tag {
-    let asked = asked(request, options, request.grant.value());
-    Tag {
-        name: name.to_owned(),
-        asked,
+impl<'a> Tagged<'a> {
+    /// The name for a request, before its grant is resolved.
+    pub fn new(lock_file: &'a LockFile, options: &GetgpuOptions, request: &Request) -> Self {
+        let tag = options.tag.clone().map(|name| Tag {
+            name,
+            asked: asked(request, options, request.grant.value()),
+        });
+        Self {
+            tag,
+            asked_outside: asked(request, options, ""),
+            grant: request.grant.visible.full_uuids(),
+            lock_file,
+            uid: request.user,
+            role: options.role,
+            turn: None,
+            is_strangers: false,
+        }
+    }
+
+    /// The tag, for the holder.
+    pub const fn tag(&self) -> Option<&Tag> {
+        self.tag.as_ref()
+    }
+
+    /// Whether a request is the one that a reservation was made for. A job's part is its part
+    /// whatever is asked, since a prolog may run again with other settings. A caller that has the
+    /// reservation as its grant, as a script that is sourced twice, had none when it was made.
+    fn is_same(&self, tag: &Tag, args: &HolderArgs) -> bool {
+        let known = args.tag.as_ref().map(|tag| tag.asked.as_str());
+        let is_grant = self.grant.as_ref().is_some_and(|grant| *grant == args.devices);
+        args.role == Role::JobPart
+            || known == Some(&tag.asked)
+            || is_grant && known == Some(&self.asked_outside)
     }
 }
 
@@ -43,48 +75,57 @@ fn asked(request: &Request, options: &GetgpuOptions, grant: &str) -> String {
     format!("{:x}", layout::fnv1a(text.as_bytes()))
 }
 
-/// Whether a request is the one that a reservation was made for. A job's part is its part
-/// whatever is asked, since a prolog may run again with other settings. A caller that has the
-/// reservation as its grant, as a script that is sourced twice, had none when it was made.
-fn is_same(tag: &Tag, request: &Request, options: &GetgpuOptions, args: &HolderArgs) -> bool {
-    let known = args.tag.as_ref().map(|tag| tag.asked.as_str());
-    let grant = request.grant.visible.full_uuids();
-    let is_grant = grant.is_some_and(|grant| grant == args.devices);
-    args.role == Role::JobPart
-        || known == Some(&tag.asked)
-        || is_grant && known == Some(&asked(request, options, ""))
-}
+impl Name for Tagged<'_> {
+    type Same = Box<HolderProcess>;
 
-/// Keeps other calls for this user's name away, and looks whether it is in use.
-pub fn enter(
-    tag: &Tag,
-    lock_file: &LockFile,
-    request: &Request,
-    options: &GetgpuOptions,
-) -> Result<TagEntry, Failure> {
-    let (name, uid) = (&tag.name, request.user);
-    let byte = layout::tag(namespaces::host_uid(uid), name);
-    let guard = match user_locks::enter(lock_file, byte, &[uid, nix::unistd::geteuid().as_raw()])? {
-        user_locks::Entered::Ours(guard) => Some(guard),
-        user_locks::Entered::Strangers => None,
-        user_locks::Entered::Late => {
-            let text =
-                format!("--tag {name}: another call with this tag has been choosing for a minute");
-            return Err(Failure::new(Kind::NoneFree, text));
+    fn find(&mut self) -> Result<Option<Self::Same>, Failure> {
+        let Some(tag) = &self.tag else {
+            return Ok(None);
+        };
+        let name = &tag.name;
+        let Some(holder) = under(self.lock_file, Some(self.uid), name, self.role).pop() else {
+            return Ok(None);
+        };
+        if self.is_same(tag, &holder.args) {
+            return Ok(Some(Box::new(holder)));
         }
-    };
-    let Some(holder) = under(lock_file, Some(uid), name, options.role).pop() else {
-        return Ok(TagEntry::Free(guard));
-    };
-    if is_same(tag, request, options, &holder.args) {
-        return Ok(TagEntry::Same(Box::new(holder)));
+        let text = format!(
+            "--tag {name}: in use for {}: the tag already belongs to a different request",
+            Uuid::join(&holder.args.devices)
+        );
+        let hint = format!("getgpu --release {name} gives it up");
+        Err(Failure::new(Kind::Usage, text).hint(hint))
     }
-    let text = format!(
-        "--tag {name}: in use for {}: the tag already belongs to a different request",
-        Uuid::join(&holder.args.devices)
-    );
-    let hint = format!("getgpu --release {name} gives it up");
-    Err(Failure::new(Kind::Usage, text).hint(hint))
+
+    fn enter(&mut self) -> Result<Option<Self::Same>, Failure> {
+        let Some(tag) = self.tag.as_ref().filter(|_| self.turn.is_none()) else {
+            return Ok(None);
+        };
+        if self.is_strangers {
+            return self.find();
+        }
+        let (name, uid) = (&tag.name, self.uid);
+        let byte = layout::tag(namespaces::host_uid(uid), name);
+        let uids = [uid, nix::unistd::geteuid().as_raw()];
+        self.turn = match user_locks::enter(self.lock_file, byte, &uids)? {
+            user_locks::Entered::Ours(turn) => Some(turn),
+            user_locks::Entered::Strangers => {
+                self.is_strangers = true;
+                None
+            }
+            user_locks::Entered::Late => {
+                let text = format!(
+                    "--tag {name}: another call with this tag has been choosing for a minute"
+                );
+                return Err(Failure::new(Kind::NoneFree, text));
+            }
+        };
+        self.find()
+    }
+
+    fn leave(&mut self) {
+        self.turn = None;
+    }
 }
 
 /// The reservations under a name, those of this user or of all users, the oldest first. A

@@ -64,7 +64,7 @@ pub fn share_single_device(
 
 /// Whether the devices were reserved for, or leased by, this rank alone.
 fn is_ours_alone(call: &CudawrapCall<'_>, request: &Request, grant: &[Uuid]) -> bool {
-    let owned = request.owned_of(call.lock_file, grant, None).cover();
+    let owned = request.owned_of(call.lock_file, grant, &[]).cover();
     owned.is_some_and(|cover| launchers::is_ours_alone(call.lock_file, &cover))
 }
 

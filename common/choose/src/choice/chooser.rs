@@ -7,17 +7,17 @@ use std::collections::HashMap;
 use std::time::{Duration, Instant};
 
 use crate::choice::cap::Admission;
-use crate::choice::device_claim::Picked;
-use crate::choice::offer::{self, ChoiceOutcome, Claimed, Offer, Rejected};
+use crate::choice::offer::{self, ChoiceOutcome, Offer, Rejected};
 use crate::choice::policy::{Candidate, Preference};
 use crate::choice::round::Round;
 use crate::choice::sampling::SlotSampler;
 use crate::choice::{cap, device_claim, sampling};
 use crate::pool;
 use crate::request::Request;
+use crate::take::{Part, Taken, gate};
 use getgpu_ask::Node;
 use getgpu_linux::procfs::namespaces;
-use getgpu_lock::{Claim, Level, LockFile, Occupancy, OfdLock, Side, Span, holders, layout};
+use getgpu_lock::{Claim, Level, LockFile, Occupancy, OfdLock, Side, Span, holders};
 use getgpu_model::{Ailment, Detail, Device, Failure, Gpu, Health, Inventory, Units, Uuid};
 use getgpu_settings::Type;
 
@@ -27,9 +27,6 @@ const PATIENCE: Duration = Duration::from_millis(100);
 /// The same for shares, where all calls begin with the same device and most looks end in
 /// another one's tentative claim.
 const SHARE_PATIENCE: Duration = Duration::from_secs(1);
-/// How long a call that chooses several devices, or a part of one, waits for another such
-/// call. A call that is stopped delays the others by this time.
-const GATE: Duration = Duration::from_secs(2);
 
 /// One choice of devices: it asks NVML about each device that it has claimed, and keeps those that
 /// are idle.
@@ -49,7 +46,7 @@ pub struct Chooser<'a, 'n> {
 impl Chooser<'_, '_> {
     /// Picks a random free device without a scan of the node, where the request allows
     /// it. `None`: only a scan can answer.
-    pub(crate) fn pick_randomly(&mut self, probe: &OfdLock) -> Result<Option<Picked>, Failure> {
+    pub(crate) fn pick_randomly(&mut self, probe: &OfdLock) -> Result<Option<Part>, Failure> {
         if !self.request.can_pick_randomly() {
             return Ok(None);
         }
@@ -85,7 +82,7 @@ impl Chooser<'_, '_> {
                 continue;
             }
             if let Offer::Available(claim) = self.try_device(probe, &device)? {
-                return Ok(Some(Picked { device, claim }));
+                return Ok(Some(Part::claimed(device, claim)));
             }
         }
         Ok(None)
@@ -100,8 +97,9 @@ impl Chooser<'_, '_> {
         let count = self.request.count;
         let pool = pool::candidates(&self.request.filter, inventory, count)?;
         let share = self.request.filter.share.is_some();
+        // Of shares also, so that what was the least loaded device still is when its part is taken.
         let gate = if count > 1 || share {
-            self.gate()?
+            gate::enter(self.lock_file)?
         } else {
             None
         };
@@ -121,13 +119,16 @@ impl Chooser<'_, '_> {
             return Ok(ChoiceOutcome::NoneFree(round.reasons(count)));
         }
         drop(gate);
-        let picked = self.in_order(round.picked);
-        Ok(ChoiceOutcome::Claimed(Claimed { picked, guard }))
+        Ok(ChoiceOutcome::Taken(Taken {
+            parts: self.in_order(round.picked),
+            cover: self.request.cover.clone(),
+            guard,
+        }))
     }
 
     /// In the order of the node, or of a grant of which all are taken: a program numbers its
     /// devices by it, and who named them in another order wants that one.
-    fn in_order(&self, mut picked: Vec<(usize, Picked)>) -> Vec<Picked> {
+    fn in_order(&self, mut picked: Vec<(usize, Part)>) -> Vec<Part> {
         let filter = &self.request.filter;
         let takes = |uuid: &Uuid| picked.iter().any(|(_, one)| one.device.uuid == *uuid);
         let is_all = filter.grant.iter().flatten().all(takes);
@@ -186,7 +187,7 @@ impl Chooser<'_, '_> {
                     let device = device.clone();
                     round
                         .picked
-                        .push((candidate.position, Picked { device, claim }));
+                        .push((candidate.position, Part::claimed(device, claim)));
                     return Ok(Offer::Available(()));
                 }
                 Offer::Rejected(Rejected::Tentative) => contended = true,
@@ -257,15 +258,6 @@ impl Chooser<'_, '_> {
         };
         let more = self.request.most_units(inventory);
         cap::enter(self.lock_file, probe, inventory, most, more)
-    }
-
-    /// One call at a time chooses several devices, so that two do not each hold half of
-    /// what the other wants; or a part of one, so that what was the least loaded device
-    /// still is when its part is taken.
-    fn gate(&self) -> Result<Option<OfdLock>, Failure> {
-        let gate = self.lock_file.open()?;
-        let held = gate.write_within(layout::several(), GATE)?;
-        Ok(held.then_some(gate))
     }
 
     pub(super) fn preference(&self) -> Preference {

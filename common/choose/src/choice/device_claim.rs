@@ -10,15 +10,6 @@ use getgpu_lock::{
 };
 use getgpu_model::{Device, Failure, Units};
 
-/// A device that this call has claimed and may confirm.
-#[derive(Debug)]
-pub struct Picked {
-    /// The device.
-    pub device: Device,
-    /// The claim on it; dropping it gives the device up.
-    pub claim: Claim,
-}
-
 /// Claims what the request wants of `device`, or tells why not.
 ///
 /// # Errors
@@ -65,7 +56,7 @@ pub fn units(probe: &OfdLock, request: &Request, device: &Device) -> Result<Offe
     if wanted.is_none() && level == Level::Outer {
         // The usual case, in two questions.
         return Ok(match occupancy::seen_or_kept(probe, span)? {
-            Some(Seen::Kept) if !request.takes_kept => Offer::Rejected(Rejected::Kept),
+            Some(Seen::Kept) if request.leaves_kept() => Offer::Rejected(Rejected::Kept),
             Some(Seen::Held(held)) => unless_held(Some(held), ours),
             Some(Seen::Kept) | None => Offer::Available(ours),
         });
@@ -78,7 +69,7 @@ pub fn units(probe: &OfdLock, request: &Request, device: &Device) -> Result<Offe
         return Ok(Offer::Rejected(Rejected::NoRoom));
     }
     // Asked only where there is room: of a device that is in use, people are told who uses it.
-    let is_left = level == Level::Outer && !request.takes_kept;
+    let is_left = level == Level::Outer && request.leaves_kept();
     if is_left && occupancy::is_kept(probe, span)? {
         return Ok(Offer::Rejected(Rejected::Kept));
     }

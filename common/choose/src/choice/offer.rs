@@ -3,8 +3,7 @@
 
 use getgpu_model::{Activity, Device, Failure, Usage};
 
-use super::cap::Guard;
-use super::device_claim::Picked;
+use crate::take::Taken;
 
 /// What can be had of one device.
 #[derive(Debug)]
@@ -69,20 +68,11 @@ pub fn objection(usage: Usage) -> Option<Rejected> {
     }
 }
 
-/// Free devices, claimed, as many as asked for, in the order of the node.
-#[derive(Debug)]
-pub struct Claimed {
-    /// The devices, each with its claim.
-    pub picked: Vec<Picked>,
-    /// Kept until the holder or the lease can be counted.
-    pub guard: Guard,
-}
-
 /// What came of an attempt to get devices: `D` is what was got, `N` why too few are free.
 #[derive(Debug)]
-pub enum ChoiceOutcome<D = Claimed, N = Vec<(Device, Rejected)>> {
+pub enum ChoiceOutcome<D = Taken, N = Vec<(Device, Rejected)>> {
     /// As many as were wanted.
-    Claimed(D),
+    Taken(D),
     /// The pool has devices and too few are free.
     NoneFree(N),
     /// This user has as many as one may have.

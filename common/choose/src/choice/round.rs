@@ -3,8 +3,8 @@
 
 use std::collections::HashMap;
 
-use super::device_claim::Picked;
 use super::offer::Rejected;
+use crate::take::Part;
 use getgpu_model::Device;
 
 /// One choice in the making.
@@ -14,7 +14,7 @@ pub(super) struct Round<'d> {
     pub(super) apart: bool,
     pub(super) gpu_loads: HashMap<u32, i64>,
     pub(super) rejected: HashMap<usize, Rejected>,
-    pub(super) picked: Vec<(usize, Picked)>,
+    pub(super) picked: Vec<(usize, Part)>,
 }
 
 impl Round<'_> {

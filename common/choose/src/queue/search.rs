@@ -11,9 +11,9 @@ use super::listed;
 use super::outlook::Outlook;
 use super::prospect::Prospect;
 use super::tolerance::Tolerance;
-use super::{Availability, NotServed, Seeker, Tried};
+use super::{Availability, Name, NotServed, Seeker, Served, Tried};
 use crate::choice::chooser::Chooser;
-use crate::choice::offer::{ChoiceOutcome, Claimed};
+use crate::choice::offer::ChoiceOutcome;
 use crate::choice::offer::{Offer, Rejected};
 use crate::choice::rejection_report::RejectionReport;
 use crate::choice::{cap, device_claim};
@@ -31,11 +31,11 @@ use getgpu_settings::{Environment, Loaded, allowed};
 const RELIST: Duration = Duration::from_secs(30);
 /// After it could not be listed, or NVML did not tell about one of the devices.
 const RELIST_AGAIN: Duration = Duration::from_secs(5);
-/// The site's list of excluded devices is read again so often.
+/// The site's list of excluded devices is read again so often, and the name looked for.
 const REREAD: Duration = Duration::from_secs(1);
 
 /// What a waiter looks for, and what it knows of the node from its last look.
-pub struct Search<'a, 'n> {
+pub struct Search<'a, 'n, N> {
     lock_file: &'a LockFile,
     side: Side,
     /// What is asked for; what this call owns is found out anew at each attempt.
@@ -48,6 +48,9 @@ pub struct Search<'a, 'n> {
     /// When the node is listed anew, and when settings were read.
     relist_at: Instant,
     read: Instant,
+    /// Under which what is found will be reserved, and when it was looked for.
+    name: &'a mut N,
+    found: Instant,
     tolerance: Tolerance,
     rejected: Vec<(Device, Rejected)>,
     /// Whether devices are kept for this waiter, and how it stands to others that keep some.
@@ -55,7 +58,7 @@ pub struct Search<'a, 'n> {
     courtesy: Courtesy,
 }
 
-impl<'a, 'n> Search<'a, 'n> {
+impl<'a, 'n, N: Name> Search<'a, 'n, N> {
     /// A search that begins with what is known of the node.
     ///
     /// # Errors
@@ -67,6 +70,7 @@ impl<'a, 'n> Search<'a, 'n> {
         request: &'a mut Request,
         node: &'a mut Node<'n>,
         environment: &'a Environment,
+        name: &'a mut N,
     ) -> Result<Self, Failure> {
         Ok(Self {
             lock_file,
@@ -77,6 +81,8 @@ impl<'a, 'n> Search<'a, 'n> {
             environment,
             relist_at: Instant::now() + RELIST,
             read: Instant::now(),
+            name,
+            found: Instant::now(),
             tolerance: Tolerance::default(),
             rejected: Vec::new(),
             is_keeper: false,
@@ -102,11 +108,18 @@ impl<'a, 'n> Search<'a, 'n> {
             return Ok(());
         }
         self.read = Instant::now();
+        self.own_anew();
         if let Ok(loaded) = Loaded::read(self.environment, None) {
             self.request.filter.excluded = allowed::excluded(&loaded.settings);
         }
         let (filter, count) = (&self.request.filter, self.request.count);
         pool::candidates(filter, &self.inventory, count).map(drop)
+    }
+
+    /// A reservation of this user may have begun or ended since the last look.
+    fn own_anew(&mut self) {
+        let owned = self.request.owned(self.lock_file, Some(&self.inventory));
+        self.request.cover = owned.cover();
     }
 
     fn room(&self, probe: &OfdLock) -> Result<Availability, Failure> {
@@ -117,9 +130,7 @@ impl<'a, 'n> Search<'a, 'n> {
     /// One choice, with a session of its own that ends with the answer.
     fn choose(&mut self, may: &dyn Fn(&Uuid) -> bool) -> Result<ChoiceOutcome, Failure> {
         let relist = self.stale();
-        // The enclosing reservation may have begun or ended since the waiting began.
-        let owned = self.request.owned(self.lock_file, Some(&self.inventory));
-        self.request.cover = owned.cover();
+        self.own_anew();
         let probe = self.lock_file.open()?;
         let skip = &|device: &Device| !may(&device.uuid);
         let (lock_file, side, request) = (self.lock_file, self.side, &*self.request);
@@ -139,9 +150,8 @@ impl<'a, 'n> Search<'a, 'n> {
                     skip,
                 };
                 let chosen = chooser.choose(&probe, &self.inventory)?;
-                if let (ChoiceOutcome::Claimed(claimed), false) = (&chosen, is_current) {
-                    let devices = claimed.picked.iter().map(|picked| &picked.device);
-                    if !listed::is_current(node, devices, look.detail)? {
+                if let (ChoiceOutcome::Taken(taken), false) = (&chosen, is_current) {
+                    if !listed::is_current(node, taken.devices(), look.detail)? {
                         // Of what is there now, in this session.
                         is_current = true;
                         continue;
@@ -191,8 +201,16 @@ impl<'a, 'n> Search<'a, 'n> {
     }
 }
 
-impl Seeker for Search<'_, '_> {
-    type Found = Claimed;
+impl<N: Name> Seeker for Search<'_, '_, N> {
+    type Found = Served<N::Same>;
+
+    fn settled(&mut self) -> Result<Option<Self::Found>, Failure> {
+        if self.found.elapsed() < REREAD {
+            return Ok(None);
+        }
+        self.found = Instant::now();
+        Ok(self.name.find()?.map(Served::Same))
+    }
 
     fn availability(&mut self, probe: &OfdLock) -> Result<Availability, Failure> {
         self.reread()?;
@@ -241,14 +259,21 @@ impl Seeker for Search<'_, '_> {
 
     fn attempt(&mut self, may: &dyn Fn(&Uuid) -> bool) -> Result<Tried<Self::Found>, Failure> {
         let stale = self.stale();
+        // Before the locks of the choice: two calls that wait for each other's would wait for ever.
+        if let Some(same) = self.name.enter()? {
+            return Ok(Tried::Taken(Served::Same(same)));
+        }
         // A process that stops now would keep a tentative claim: Ctrl-Z waits until that
         // is decided.
         let stops = [Signal::SIGTSTP, Signal::SIGTTIN, Signal::SIGTTOU];
         let blocked = BlockedSignals::of(&stops.into_iter().collect());
         let chosen = self.choose(may);
         drop(blocked);
+        if !matches!(chosen, Ok(ChoiceOutcome::Taken(_))) {
+            self.name.leave();
+        }
         let in_use = match self.tolerance.judge(chosen, stale)? {
-            Some(ChoiceOutcome::Claimed(claimed)) => return Ok(Tried::Claimed(claimed)),
+            Some(ChoiceOutcome::Taken(taken)) => return Ok(Tried::Taken(Served::Taken(taken))),
             Some(ChoiceOutcome::OverCap(failure)) => return Ok(Tried::OverCap(failure)),
             Some(ChoiceOutcome::NoneFree(rejected)) => {
                 // The node may have been re-partitioned.

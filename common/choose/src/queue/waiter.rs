@@ -65,6 +65,14 @@ pub trait Seeker {
     ///
     /// The lock file cannot be locked, or what waiting cannot cure.
     fn attempt(&mut self, may: &dyn Fn(&Uuid) -> bool) -> Result<Tried<Self::Found>, Failure>;
+    /// What ends the wait without an attempt; looked for before each step.
+    ///
+    /// # Errors
+    ///
+    /// It cannot be looked for, or the wait is in vain.
+    fn settled(&mut self) -> Result<Option<Self::Found>, Failure> {
+        Ok(None)
+    }
     /// Whether what is known of the node is so old that an attempt is due for that alone.
     fn stale(&self) -> bool {
         false
@@ -177,6 +185,9 @@ impl<'l, S: Seeker> Waiter<'l, S> {
 
     fn served(&mut self) -> Result<S::Found, Failure> {
         loop {
+            if let Some(found) = self.seeker.settled()? {
+                return Ok(found);
+            }
             let place = self.ticket.place()?;
             if self.place.is_some_and(|before| place < before) {
                 self.moved = Some(Instant::now());
@@ -267,8 +278,7 @@ impl<'l, S: Seeker> Waiter<'l, S> {
             return Ok(Some(found));
         }
         if self.over.is_some() {
-            self.stand_aside()?;
-            return Ok(None);
+            return self.stand_aside();
         }
         self.keep(has_turn)?;
         let left = self.left()?;
@@ -312,7 +322,7 @@ impl<'l, S: Seeker> Waiter<'l, S> {
         let tried = self.seeker.attempt(&|uuid| due.contains(uuid))?;
         let later = Instant::now();
         match tried {
-            Tried::Claimed(found) => return Ok(Some(found)),
+            Tried::Taken(found) => return Ok(Some(found)),
             Tried::OverCap(failure) => self.over = Some(failure),
             Tried::NoneFree(NotServed { in_use, silent }) => {
                 for uuid in &due {
@@ -330,7 +340,7 @@ impl<'l, S: Seeker> Waiter<'l, S> {
     }
 
     /// Lets others pass until this user may have more.
-    fn stand_aside(&mut self) -> Result<(), Failure> {
+    fn stand_aside(&mut self) -> Result<Option<S::Found>, Failure> {
         self.ticket.stand_aside()?;
         if let Some(keeping) = &mut self.keeping {
             keeping.stand_aside()?;
@@ -339,9 +349,12 @@ impl<'l, S: Seeker> Waiter<'l, S> {
             let left = self.left()?;
             self.say()?;
             std::thread::sleep(left.min(ASIDE));
+            if let Some(found) = self.seeker.settled()? {
+                return Ok(Some(found));
+            }
             if self.seeker.may_have_more(&self.probe)? && self.stand_again()? {
                 self.over = None;
-                return Ok(());
+                return Ok(None);
             }
         }
     }

@@ -58,7 +58,7 @@ impl Seeker for Script {
         if self.attempts <= self.over {
             return Ok(Tried::OverCap(Failure::new(Kind::NoneFree, "over")));
         }
-        Ok(Tried::Claimed(([1, 2].map(|n| may(&uuid(n))), self.counts)))
+        Ok(Tried::Taken(([1, 2].map(|n| may(&uuid(n))), self.counts)))
     }
     fn extension(&mut self, _: &OfdLock) -> Result<Duration, Failure> {
         Ok(if self.lingers { SELDOM } else { Duration::ZERO })

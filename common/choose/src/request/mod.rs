@@ -7,6 +7,7 @@ pub mod grant;
 
 use crate::ownership::{self, Cover, Decision, OwnershipQuestion};
 use crate::pool::{Filter, Portion};
+use crate::take::kind::Kind as TakeKind;
 use getgpu_ask::{Look, Node};
 use getgpu_linux::procfs::namespaces;
 use getgpu_lock::{Level, LockFile, layout};
@@ -39,9 +40,11 @@ pub struct Request {
     /// The process that asks for a lease, and not for a reservation that its programs
     /// share: what it owns is divided among such leases, also where it wants all of it.
     pub lease_of: Option<i32>,
-    /// What is kept for a waiter may be taken: it is kept for this one, or the device is
-    /// named, or that waiter is not given way to.
+    /// What is kept for a waiter may be taken: it is kept for this one, or that waiter is not
+    /// given way to.
     pub takes_kept: bool,
+    /// How a device is taken that this call does not own.
+    kind: TakeKind,
     /// The program is a client of an MPS daemon, which is the one program of its device.
     mps: bool,
     /// A batch system granted the devices.
@@ -122,6 +125,7 @@ impl Request {
             user: nix::unistd::geteuid().as_raw(),
             lease_of: None,
             takes_kept: false,
+            kind: TakeKind::Chosen,
             granted_by_batch,
             cap: settings.max_per_user.filter(|_| counted),
             grant,
@@ -228,23 +232,14 @@ impl Request {
         let Some(grant) = self.filter.grant.as_deref() else {
             return Decision::Nothing;
         };
-        self.owned_of(lock_file, grant, inventory)
+        let known = inventory.map_or(&[][..], |inventory| &inventory.devices);
+        self.owned_of(lock_file, grant, known)
     }
 
-    /// The same for devices that are not yet known to exist.
-    pub fn owned_of(
-        &self,
-        lock_file: &LockFile,
-        grant: &[Uuid],
-        inventory: Option<&Inventory>,
-    ) -> Decision {
-        let memory = |uuid: &Uuid| {
-            inventory?
-                .devices
-                .iter()
-                .find(|device| device.uuid == *uuid)?
-                .memory
-        };
+    /// The same for devices that need not be known to exist. `known`: what is known of them, since
+    /// a share by size is all of a part or not by the device's memory.
+    pub fn owned_of(&self, lock_file: &LockFile, grant: &[Uuid], known: &[Device]) -> Decision {
+        let memory = |uuid: &Uuid| known.iter().find(|device| device.uuid == *uuid)?.memory;
         let wants_all =
             |uuid: &Uuid, ours: &Units| self.filter.portion(ours, memory(uuid)) == Portion::All;
         let by_uuid = self.grant.visible.full_uuids().is_some();
@@ -264,25 +259,31 @@ impl Request {
     /// The most devices that this user may have at a time; what this call owns
     /// already is not counted again.
     pub(crate) fn cap(&self) -> Option<u32> {
-        self.cap.filter(|_| self.cover.is_none())
+        let is_counted = self.cover.is_none() && self.kind.rules().is_counted;
+        self.cap.filter(|_| is_counted)
     }
 
-    /// Confirms that the enclosing reservation or lease survived while something was
-    /// confirmed inside it.
-    ///
-    /// # Errors
-    ///
-    /// It has ended.
-    pub fn confirm(&self, lock_file: &LockFile) -> Result<(), Failure> {
-        self.cover
-            .as_ref()
-            .map_or(Ok(()), |cover| cover.confirm(lock_file))
+    /// Whether what is kept for a waiter is left alone.
+    pub(crate) fn leaves_kept(&self) -> bool {
+        self.kind.rules().leaves_kept && !self.takes_kept
+    }
+
+    /// The request for just these devices, which the grant names, inside of `cover`.
+    pub(crate) fn named(&self, devices: Vec<Uuid>, cover: Option<Cover>) -> Self {
+        let mut named = Self {
+            kind: TakeKind::Named,
+            cover,
+            ..self.clone()
+        };
+        named.filter.grant = Some(devices);
+        named
     }
 
     /// The request without what narrows the choice: INDEX counts all devices of the type,
     /// and takes one of them whole.
     #[must_use]
     pub fn by_index(mut self) -> Self {
+        self.kind = TakeKind::Index;
         self.filter.profiles.clear();
         self.filter.models.clear();
         self.filter.gpus.clear();

@@ -12,13 +12,14 @@ use crate::choice::cap;
 use crate::choice::chooser::Chooser;
 use crate::choice::device_claim;
 use crate::choice::offer::Rejected;
-use crate::choice::offer::{ChoiceOutcome, Claimed};
+use crate::choice::offer::ChoiceOutcome;
 use crate::choice::rejection_report::RejectionReport;
 use crate::pool;
 use crate::pool::Portion;
 use crate::queue;
 use crate::queue::prospect::Prospect;
 use crate::request::Request;
+use crate::take::Taken;
 use getgpu_ask::{Node, nvml_client};
 use getgpu_lock::{LockFile, OfdLock, Side, kept};
 use getgpu_model::{Device, Failure, Inventory, Kind, Uuid};
@@ -30,7 +31,7 @@ pub use queueing::Queueing;
 /// What came of one look.
 pub enum Selected {
     /// Free devices.
-    Claimed(Claimed),
+    Taken(Taken),
     /// There is nothing to have now, and the caller joins the queue.
     Queue(Queueing),
 }
@@ -76,7 +77,7 @@ impl Selection<'_, '_> {
             fits_inside(self.request, &inventory)?;
         }
         let (failure, rejected) = match self.choose_behind_queue(ahead, &probe, observer)? {
-            ChoiceOutcome::Claimed(claimed) => return Ok(Selected::Claimed(claimed)),
+            ChoiceOutcome::Taken(taken) => return Ok(Selected::Taken(taken)),
             ChoiceOutcome::NoneFree(NotNow { failure, rejected }) => (failure, Some(rejected)),
             ChoiceOutcome::OverCap(failure) => (failure, None),
         };
@@ -148,7 +149,7 @@ impl Selection<'_, '_> {
         ahead: usize,
         probe: &OfdLock,
         observer: &mut dyn Observer,
-    ) -> Result<ChoiceOutcome<Claimed, NotNow>, Failure> {
+    ) -> Result<ChoiceOutcome<Taken, NotNow>, Failure> {
         if ahead == 0 {
             return self.choose(probe, None, observer);
         }
@@ -195,7 +196,7 @@ impl Selection<'_, '_> {
         probe: &OfdLock,
         only: Option<&[Uuid]>,
         observer: &mut dyn Observer,
-    ) -> Result<ChoiceOutcome<Claimed, NotNow>, Failure> {
+    ) -> Result<ChoiceOutcome<Taken, NotNow>, Failure> {
         let waits = self.waits();
         let mut chooser = Chooser {
             node: &mut *self.node,
@@ -205,10 +206,11 @@ impl Selection<'_, '_> {
             skip: &|device: &Device| only.is_some_and(|only| !only.contains(&device.uuid)),
         };
         if chooser.node.known().is_none()
-            && let Some(picked) = chooser.pick_randomly(probe)?
+            && let Some(part) = chooser.pick_randomly(probe)?
         {
-            return Ok(ChoiceOutcome::Claimed(Claimed {
-                picked: vec![picked],
+            return Ok(ChoiceOutcome::Taken(Taken {
+                parts: vec![part],
+                cover: None,
                 guard: None,
             }));
         }
@@ -232,9 +234,9 @@ impl Selection<'_, '_> {
             chosen => chosen,
         };
         match chosen {
-            ChoiceOutcome::Claimed(claimed) => {
-                observer.picked(&mut chooser, &claimed.picked, &inventory)?;
-                Ok(ChoiceOutcome::Claimed(claimed))
+            ChoiceOutcome::Taken(taken) => {
+                observer.picked(&mut chooser, &taken.parts, &inventory)?;
+                Ok(ChoiceOutcome::Taken(taken))
             }
             ChoiceOutcome::OverCap(failure) => Ok(ChoiceOutcome::OverCap(failure)),
             ChoiceOutcome::NoneFree(rejected) => {

@@ -2,8 +2,8 @@
 //! rejected, and the hint that helps a person on.
 
 use crate::choice::chooser::Chooser;
-use crate::choice::device_claim::Picked;
 use crate::choice::offer::Rejected;
+use crate::take::Part;
 use getgpu_lock::OfdLock;
 use getgpu_model::{Device, Failure, Inventory};
 
@@ -35,7 +35,7 @@ pub trait Observer {
     fn picked(
         &mut self,
         chooser: &mut Chooser<'_, '_>,
-        picked: &[Picked],
+        picked: &[Part],
         inventory: &Inventory,
     ) -> Result<(), Failure>;
 

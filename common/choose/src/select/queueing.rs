@@ -1,9 +1,9 @@
 //! A call that found nothing free and joins the queue: how long it waits there, and what
 //! it says meanwhile.
 
-use crate::choice::offer::{Claimed, Rejected};
+use crate::choice::offer::Rejected;
 use crate::queue::prospect::Prospect;
-use crate::queue::{Patience, Progress, Search, Waiter};
+use crate::queue::{Name, Patience, Progress, Search, Served, Waiter};
 use crate::request::Request;
 use getgpu_ask::Node;
 use getgpu_lock::{LockFile, Side};
@@ -23,12 +23,12 @@ pub struct Queueing {
 
 impl Queueing {
     /// Waits in the queue: as long as the caller asked for, and long enough for
-    /// reservations that linger to end.
+    /// reservations that linger to end; what is found will be reserved under `name`.
     ///
     /// # Errors
     ///
     /// The wait was in vain.
-    pub fn wait(
+    pub fn wait<N: Name>(
         self,
         lock_file: &LockFile,
         side: Side,
@@ -36,7 +36,8 @@ impl Queueing {
         node: &mut Node<'_>,
         environment: &Environment,
         diag: &Diag,
-    ) -> Result<Claimed, Failure> {
+        name: &mut N,
+    ) -> Result<Served<N::Same>, Failure> {
         let settings = node.settings();
         let progress = if self.asked {
             Progress::asked(settings, diag)
@@ -45,7 +46,7 @@ impl Queueing {
         };
         let patience = self.patience(settings);
         let queue = request.queue();
-        let search = Search::new(lock_file, side, request, node, environment)?;
+        let search = Search::new(lock_file, side, request, node, environment, name)?;
         let search = search.after(self.rejected);
         Waiter::new(lock_file, queue, search, progress, patience)?.wait()
     }

@@ -1,0 +1,147 @@
+//! Devices that a grant names, in turn with the calls that wait for the same ones: at once where
+//! none waits, else behind them in the queue.
+
+use std::time::{Duration, Instant};
+
+use super::outlook::Outlook;
+use super::{Availability, NotServed, Progress, Seeker, Tried, Waiter};
+use super::{availability, head, stalled_head, taken_by, waiting};
+use crate::choice::device_claim;
+use crate::ownership::Decision;
+use crate::request::Request;
+use crate::take::{InUse, NamedDevices, NamedOutcome};
+use getgpu_lock::OfdLock;
+use getgpu_model::{Device, Failure, Kind, Uuid, quantity};
+use getgpu_settings::{Settings, Wait};
+
+/// How often a waiter looks whether it owns the devices by now.
+const RELOOK: Duration = Duration::from_secs(1);
+
+/// Takes the devices, and waits if another program has them and the settings say so. What the call
+/// owns already is taken at once; for anything else the queue comes first. `how_to_wait`: the hint
+/// for a call that finds others waiting and does not wait itself.
+///
+/// # Errors
+///
+/// Others wait for the devices, or the wait was in vain; the lock file cannot be read or locked.
+pub fn take_in_turn(
+    named: &NamedDevices<'_>,
+    settings: &Settings,
+    how_to_wait: &str,
+) -> Result<NamedOutcome, Failure> {
+    let wait = settings.longest_wait();
+    let waits = wait != Wait::NO;
+    let probe = named.lock_file.open()?;
+    let mut search = NamedSearch {
+        request: named.request.named(named.uuids(), None),
+        named: *named,
+        looked: Instant::now(),
+    };
+    let queue = search.request.queue();
+    let mut ahead = waiting(&probe, Some(queue))?;
+    if ahead > 0 {
+        // Whether the call owns it is a walk through /proc: done only where others wait.
+        let owned = named
+            .request
+            .owned_of(named.lock_file, &named.uuids(), named.devices);
+        if matches!(owned, Decision::All(_)) {
+            ahead = 0;
+        }
+        search.request = named.request.named(named.uuids(), owned.cover());
+    }
+    if ahead > 0 && !waits {
+        let alone = stalled_head::alone(
+            || head(&probe, queue),
+            || Ok(search.availability(&probe)?.free),
+            named.devices.len(),
+            stalled_head::ALONE,
+        )?;
+        if alone.is_empty() {
+            return Err(taken_by(ahead).hint(how_to_wait));
+        }
+    }
+    drop(probe);
+    if ahead == 0 || !waits {
+        let outcome = named.take()?;
+        if !(waits && matches!(outcome, NamedOutcome::InUse(_))) {
+            return Ok(outcome);
+        }
+    }
+    let progress = Progress::asked(settings, named.diag);
+    Waiter::new(named.lock_file, queue, search, progress, wait.into())?.wait()
+}
+
+/// A waiter for devices that a grant names.
+struct NamedSearch<'a> {
+    named: NamedDevices<'a>,
+    /// What is asked for, inside of what the call owned at the last look.
+    request: Request,
+    /// When that was.
+    looked: Instant,
+}
+
+impl NamedSearch<'_> {
+    /// A reservation of this user may have begun or ended since the last attempt.
+    fn look_again(&mut self) {
+        if self.looked.elapsed() >= RELOOK {
+            self.looked = Instant::now();
+            let (named, cover) = (&self.named, self.named.cover());
+            self.request = named.request.named(named.uuids(), cover);
+        }
+    }
+}
+
+impl Seeker for NamedSearch<'_> {
+    type Found = NamedOutcome;
+
+    fn availability(&mut self, probe: &OfdLock) -> Result<Availability, Failure> {
+        self.look_again();
+        availability(probe, &self.request, self.named.devices.iter())
+    }
+
+    fn wanted(&self) -> usize {
+        self.named.devices.len()
+    }
+
+    fn total(&self) -> usize {
+        self.named.devices.len()
+    }
+
+    fn attempt(
+        &mut self,
+        _may: &dyn Fn(&Uuid) -> bool,
+    ) -> Result<Tried<NamedOutcome>, Failure> {
+        match self.named.take()? {
+            // Not asked about again at once: its owner changes only when a process exits.
+            NamedOutcome::InUse(_) => Ok(Tried::NoneFree(NotServed {
+                in_use: self.named.uuids(),
+                silent: Vec::new(),
+            })),
+            found => Ok(Tried::Taken(found)),
+        }
+    }
+
+    fn outlook(&self, probe: &OfdLock) -> Outlook {
+        Outlook::of(self.named.lock_file, probe, self.named.devices.iter())
+    }
+
+    fn may_have_more(&mut self, _probe: &OfdLock) -> Result<bool, Failure> {
+        Ok(true)
+    }
+
+    fn in_vain(&mut self, probe: &OfdLock, waited: Duration) -> Failure {
+        let is_free = |device: &Device| {
+            let offered = device_claim::units(probe, &self.request, device);
+            offered.is_ok_and(|offered| offered.is_available())
+        };
+        let devices = self.named.devices;
+        let taken = devices.iter().find(|device| !is_free(device));
+        let Some(device) = taken.or(devices.first()) else {
+            return Failure::new(Kind::NoneFree, "no free device");
+        };
+        let in_use = InUse::of(self.named.lock_file, probe, device, "lease");
+        let mut failure = in_use.failure(&self.request.grant);
+        failure.message = format!("{}; waited {}", failure.message, quantity::waited(waited));
+        failure
+    }
+}

@@ -1,0 +1,46 @@
+//! A named device that another program has: who that is, for the failure and for a warning.
+
+use crate::request::grant::Grant;
+use getgpu_lock::{Holder, LockFile, OfdLock, Span, holders};
+use getgpu_model::{Device, Failure, Kind, Uuid};
+
+/// A device that is in use.
+#[derive(Debug)]
+pub struct InUse {
+    /// The device.
+    pub uuid: Uuid,
+    /// Who has it, if that is known.
+    pub holder: Option<Holder>,
+}
+
+impl InUse {
+    /// Looks who holds a device in this way: another program than those that this call comes from,
+    /// if there is one. `kind`: `lease` or `reservation`.
+    pub(crate) fn of(lock_file: &LockFile, probe: &OfdLock, device: &Device, kind: &str) -> Self {
+        let held = holders::holdings(lock_file, probe, Span::of(&device.uuid)).ok();
+        Self {
+            uuid: device.uuid.clone(),
+            holder: held.and_then(|held| held.foremost(Some(kind))),
+        }
+    }
+
+    /// `MIG-12..: in use by ben (pid 4711, python3)`
+    pub fn line(&self) -> String {
+        let uuid = &self.uuid;
+        let Some(holder) = &self.holder else {
+            return format!("{uuid}: in use by another program");
+        };
+        let user = holder.user.as_deref().unwrap_or("another user");
+        match (holder.pid, &holder.program) {
+            (Some(pid), Some(program)) => {
+                format!("{uuid}: in use by {user} (pid {pid}, {program})")
+            }
+            _ => format!("{uuid}: in use by {user}"),
+        }
+    }
+
+    /// The failure of a call for which the grant names the device.
+    pub fn failure(&self, grant: &Grant) -> Failure {
+        Failure::new(Kind::NoneFree, self.line()).hint(grant.without())
+    }
+}

@@ -1,0 +1,104 @@
+//! The ways in which a call takes a device, and what differs between them, as one table. The code
+//! asks the row, so that a rule stands in one place.
+
+use crate::ownership::Cover;
+use crate::pool::Portion;
+
+/// A way to take a device.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Kind {
+    /// Any free one of the pool.
+    Chosen,
+    /// The one with this number: `getgpu INDEX`.
+    Index,
+    /// One that the grant names, whole.
+    Named,
+    /// All that is reserved for the caller.
+    AllOfReservation,
+    /// All that a program around the caller leases.
+    AllOfLease,
+    /// A share of one that the grant names.
+    PartOfNamed,
+    /// A part, or fewer devices, of what the caller owns.
+    PartOfOwn,
+}
+
+/// How a device of a kind is claimed, and what is looked at behind the claim.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Way {
+    /// `protocol::acquire`: gives way to what is confirmed on the other side.
+    Acquire,
+    /// The same; in a pid namespace of its own a reservation that is signed by the caller's user
+    /// counts as the caller's, which nothing can prove there.
+    AcquireIgnoringUnproven,
+    /// `protocol::named`, then the reservations: one of another user is in the way.
+    NameThenReservations,
+    /// `protocol::named` on the own units, then what is reserved inside them.
+    NameThenInside,
+    /// The units of the lease, if no other program has a part inside them.
+    Join,
+}
+
+/// What differs between the kinds. Whether it waits in the queue, and what a program does without its
+/// device, is decided by who asks: `queue` and cudawrap.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) struct Rules {
+    /// How it is claimed.
+    pub(crate) way: Way,
+    /// Whether what is kept for a waiter is left alone. What is named changes nothing for a waiter
+    /// that can also have another device.
+    pub(crate) leaves_kept: bool,
+    /// Whether it counts for `max_per_user`: not what the user, or a batch system, has named, and
+    /// not once more what is owned.
+    pub(crate) is_counted: bool,
+}
+
+/// The table, in the order of [`Kind`].
+const RULES: [(Kind, Rules); 7] = [
+    (Kind::Chosen, row(Way::Acquire, true, true)),
+    // It is printed whether or not it is reserved.
+    (Kind::Index, row(Way::Acquire, false, true)),
+    (Kind::Named, row(Way::NameThenReservations, false, false)),
+    (Kind::AllOfReservation, row(Way::NameThenInside, false, false)),
+    (Kind::AllOfLease, row(Way::Join, false, false)),
+    (Kind::PartOfNamed, row(Way::AcquireIgnoringUnproven, false, false)),
+    (Kind::PartOfOwn, row(Way::Acquire, false, false)),
+];
+
+const fn row(way: Way, leaves_kept: bool, is_counted: bool) -> Rules {
+    Rules {
+        way,
+        leaves_kept,
+        is_counted,
+    }
+}
+
+impl Kind {
+    /// What holds for this kind.
+    pub(crate) const fn rules(self) -> Rules {
+        RULES[self as usize].1
+    }
+
+    /// The kind of a named device of which this `portion` is wanted, by a call that owns `cover`.
+    pub(crate) fn of_named(cover: Option<&Cover>, portion: Portion) -> Self {
+        match (cover, portion) {
+            (None, Portion::All) => Self::Named,
+            (None, Portion::Units(_) | Portion::TooLarge) => Self::PartOfNamed,
+            (Some(_), Portion::Units(_) | Portion::TooLarge) => Self::PartOfOwn,
+            (Some(cover), Portion::All) if cover.is_reservation() => Self::AllOfReservation,
+            (Some(_), Portion::All) => Self::AllOfLease,
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn each_row_is_of_its_kind() {
+        for (number, (kind, _)) in RULES.iter().enumerate() {
+            assert_eq!(*kind as usize, number);
+        }
+    }
+}

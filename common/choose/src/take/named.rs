@@ -1,0 +1,331 @@
+//! Taking the devices that a grant names: nothing is chosen and NVML is not asked. What the call owns
+//! of them already is taken inside of that; what another program has is in use.
+
+use std::time::{Duration, Instant};
+
+use super::in_use::InUse;
+use super::kind::{Kind, Way};
+use super::taken::{Got, Part, Taken};
+use super::gate;
+use crate::choice::device_claim;
+use crate::choice::offer::{Offer, Rejected};
+use crate::ownership::{Basis, Cover};
+use crate::pool::Portion;
+use crate::request::Request;
+use getgpu_linux::Stat;
+use getgpu_linux::procfs::{ancestry, namespaces};
+use getgpu_lock::{
+    Claim, HolderArgs, LockFile, OfdLock, Side, Span, claim::named_lease, holders, occupancy,
+    ownership_proof,
+};
+use getgpu_model::{Device, Diag, Failure, Units, Uuid, quantity, share};
+
+/// How long a part of a device is tried again while others take theirs.
+const PATIENCE: Duration = Duration::from_millis(200);
+const PAUSE: Duration = Duration::from_micros(200);
+/// How long a reservation that is held for a process that has exited is waited for: its holder ends
+/// as soon as it has a processor.
+const ENDING: Duration = Duration::from_millis(500);
+
+/// What became of named devices.
+#[derive(Debug)]
+pub enum NamedOutcome {
+    /// The call has them, unconfirmed.
+    Taken(Taken),
+    /// Another program has this one.
+    InUse(InUse),
+    /// The share that is wanted is larger than what there is of a device, or its memory is not
+    /// known.
+    TooLarge(Failure),
+}
+
+/// Devices that a grant names, all of which a program is to lease.
+#[derive(Clone, Copy)]
+pub struct NamedDevices<'a> {
+    /// The lock.
+    pub lock_file: &'a LockFile,
+    /// Where a line goes about what is only assumed.
+    pub diag: &'a Diag,
+    /// What is asked for.
+    pub request: &'a Request,
+    /// The devices.
+    pub devices: &'a [Device],
+}
+
+impl NamedDevices<'_> {
+    /// The devices' UUIDs.
+    pub fn uuids(&self) -> Vec<Uuid> {
+        let devices = self.devices.iter();
+        devices.map(|device| device.uuid.clone()).collect()
+    }
+
+    /// What the call owns of them.
+    pub fn cover(&self) -> Option<Cover> {
+        let owned = self
+            .request
+            .owned_of(self.lock_file, &self.uuids(), self.devices);
+        owned.cover()
+    }
+
+    /// Takes them. If a reservation of this user or a lease of an ancestor covers all of them, they
+    /// are taken inside it; any other one on the wanted units is in use.
+    ///
+    /// # Errors
+    ///
+    /// The lock file cannot be read or locked.
+    pub fn take(&self) -> Result<NamedOutcome, Failure> {
+        let (mut used, mut has_waited) = (Vec::new(), false);
+        loop {
+            let (outcome, holder) = self.take_once()?;
+            // Two programs of one script may try the same reservation while the script has a
+            // second one that is unused. The next attempt finds the second one.
+            match (&outcome, holder) {
+                (NamedOutcome::InUse(_), Some(pid)) if !used.contains(&pid) => used.push(pid),
+                (NamedOutcome::InUse(_), _) if !has_waited => {
+                    has_waited = true;
+                    self.wait_for_ending();
+                }
+                _ => return Ok(outcome),
+            }
+        }
+    }
+
+    /// One attempt, with the holder of the reservation that it was made inside of.
+    fn take_once(&self) -> Result<(NamedOutcome, Option<i32>), Failure> {
+        let probe = self.lock_file.open()?;
+        let mut is_held = false;
+        for device in self.devices {
+            is_held |= occupancy::seen(&probe, Span::of(&device.uuid))?.is_some();
+        }
+        // Where nothing is held the call owns nothing, and /proc need not be searched.
+        let cover = if is_held { self.cover() } else { None };
+        let holder = holder(cover.as_ref());
+        Ok((self.take_inside(&probe, cover)?, holder))
+    }
+
+    fn take_inside(&self, probe: &OfdLock, cover: Option<Cover>) -> Result<NamedOutcome, Failure> {
+        let request = self.request.named(self.uuids(), cover.clone());
+        let gate = if self.devices.len() > 1 {
+            gate::enter(self.lock_file)?
+        } else {
+            None
+        };
+        let mut parts = Vec::new();
+        for device in self.devices {
+            let named = NamedDevice {
+                all: self,
+                probe,
+                request: &request,
+                device,
+            };
+            match named.take()? {
+                Ok(got) => parts.push(Part {
+                    device: device.clone(),
+                    got,
+                }),
+                Err(why) => return Ok(why),
+            }
+        }
+        drop(gate);
+        Ok(NamedOutcome::Taken(Taken {
+            parts,
+            cover,
+            guard: None,
+        }))
+    }
+
+    /// Waits at most [`ENDING`] for reservations of this user on the devices that are held for
+    /// processes which have exited.
+    fn wait_for_ending(&self) {
+        let uid = nix::unistd::geteuid().as_raw();
+        let is_ending = |args: &HolderArgs| {
+            let mut devices = self.devices.iter();
+            devices.any(|device| args.devices.contains(&device.uuid)) && args.is_ending()
+        };
+        let ending = ownership_proof::reservations(self.lock_file, Some(uid), &is_ending);
+        // The search takes its time on a busy machine.
+        let began = Instant::now();
+        for holder in ending {
+            while Stat::runs(holder.pid, holder.start) && began.elapsed() < ENDING {
+                std::thread::sleep(PAUSE);
+            }
+        }
+    }
+}
+
+/// The holder of the reservation that devices are taken inside of.
+fn holder(cover: Option<&Cover>) -> Option<i32> {
+    match &cover?.basis {
+        Basis::Reservation(holder) => Some(holder.pid),
+        Basis::InheritedLease | Basis::AncestorLease => None,
+    }
+}
+
+/// One of the devices.
+struct NamedDevice<'a> {
+    all: &'a NamedDevices<'a>,
+    probe: &'a OfdLock,
+    /// What is asked for, inside of what the call owns.
+    request: &'a Request,
+    device: &'a Device,
+}
+
+impl NamedDevice<'_> {
+    /// Takes the device, or tells why not.
+    fn take(&self) -> Result<Result<Got, NamedOutcome>, Failure> {
+        let cover = self.request.cover.as_ref();
+        let (own, portion) = self.request.portion(self.device);
+        if portion == Portion::TooLarge {
+            return Ok(Err(NamedOutcome::TooLarge(self.too_large())));
+        }
+        let claim = match Kind::of_named(cover, portion).rules().way {
+            Way::Join if self.part_inside(&own)? => None,
+            Way::Join => return Ok(Ok(Got::Joined(own))),
+            Way::Acquire => self.part()?,
+            Way::AcquireIgnoringUnproven => match self.part()? {
+                None if self.reserved_for_us()? => self.part_of_lease(portion)?,
+                claim => claim,
+            },
+            Way::NameThenReservations | Way::NameThenInside => {
+                named_lease(self.all.lock_file, self.span(), own)?
+            }
+        };
+        let Some(claim) = claim else {
+            return Ok(Err(self.in_use("lease")));
+        };
+        // Other calls of this user may be dividing a part that it owns at this moment; a part that
+        // it does not own may be reserved for another user.
+        let is_reserved = match Kind::of_named(cover, portion).rules().way {
+            Way::NameThenInside => self.divided(&claim)?,
+            Way::NameThenReservations => self.reserved_for_others(&claim)?,
+            Way::Join | Way::Acquire | Way::AcquireIgnoringUnproven => false,
+        };
+        if is_reserved {
+            return Ok(Err(self.in_use("reservation")));
+        }
+        Ok(Ok(Got::Claimed(claim)))
+    }
+
+    fn span(&self) -> Span {
+        Span::of(&self.device.uuid)
+    }
+
+    /// Whether other calls are dividing what this one owns: a second `$(getgpu)` under a first is
+    /// inside the reservation that the first made.
+    fn divided(&self, claim: &Claim) -> Result<bool, Failure> {
+        let region = self.span().inner_reservation();
+        let inside = holder(self.request.cover.as_ref())
+            .map(|pid| {
+                let locks = ownership_proof::locks_of(pid);
+                ownership_proof::shown_in(&locks, self.all.lock_file, region)
+            })
+            .unwrap_or_default();
+        Ok(claim.others_inside(&inside)?.is_some())
+    }
+
+    /// Whether a program has a lease inside the one that this call inherits, and this call does not
+    /// come from that program.
+    fn part_inside(&self, own: &Units) -> Result<bool, Failure> {
+        let (lock_file, span) = (self.all.lock_file, self.span());
+        if occupancy::any_held(self.probe, own, span.inner_lease())? {
+            let locks = ownership_proof::own_and_ancestors_locks();
+            if ownership_proof::shown_in(&locks, lock_file, span.inner_lease()).is_empty() {
+                return Ok(true);
+            }
+        }
+        if !occupancy::any_held(self.probe, own, span.inner_reservation())? {
+            return Ok(false);
+        }
+        // A lease of the Python package is a reservation.
+        let lineage = ancestry::lineage();
+        let beside = ownership_proof::reservations(lock_file, Some(self.request.user), &|args| {
+            args.is_lease_beside(&lineage, None)
+        });
+        Ok(beside.iter().any(|holder| {
+            let locks = ownership_proof::locks_of(holder.pid);
+            let part = ownership_proof::shown_in(&locks, lock_file, span.inner_reservation());
+            part.difference(own) != part
+        }))
+    }
+
+    fn reserved_for_others(&self, claim: &Claim) -> Result<bool, Failure> {
+        // One that is only tentative may be past its own look at the leases: a slow NVML keeps it
+        // there for longer than this call waits.
+        Ok(claim.other_side()?.is_some() && !self.reserved_for_us()?)
+    }
+
+    /// Whether a reservation counts as this user's although nothing can be proven: in another pid
+    /// namespace the uid that it is signed with decides. There uid 0 may be any user's, so a line
+    /// says what was assumed.
+    fn reserved_for_us(&self) -> Result<bool, Failure> {
+        if namespaces::host_pids() {
+            return Ok(false);
+        }
+        let uuid = &self.device.uuid;
+        let own = nix::unistd::geteuid().as_raw();
+        let signed = holders::uids(self.probe, self.span(), Side::Reservation)?;
+        if own == 0 && !signed.is_empty() {
+            self.all.diag.warn(&format!(
+                "{uuid}: reserved on the host: running there because this container was given it"
+            ));
+            return Ok(true);
+        }
+        Ok(signed.contains(&namespaces::host_uid(own)))
+    }
+
+    fn in_use(&self, kind: &str) -> NamedOutcome {
+        NamedOutcome::InUse(InUse::of(self.all.lock_file, self.probe, self.device, kind))
+    }
+
+    /// The failure of a share that no device of the grant has room for.
+    fn too_large(&self) -> Failure {
+        let (uuid, share) = (&self.device.uuid, self.request.filter.share);
+        let share = share.map(|share| share.to_string()).unwrap_or_default();
+        let (own, _) = self.request.portion(self.device);
+        let why = match self.device.memory {
+            Some(memory) if !own.is_whole() => {
+                let mebibytes = ((memory >> 20) as f64 * share::fraction(&own)) as u64;
+                let part = quantity::size_text(mebibytes << 20);
+                format!("your part of {uuid} has {part} of memory")
+            }
+            Some(memory) => format!("{uuid} has {} of memory", quantity::size_text(memory)),
+            None => format!("{uuid}: NVML does not report how much memory it has"),
+        };
+        Failure::new(getgpu_model::Kind::NoDevice, format!("--share {share}: {why}"))
+            .hint("a fraction, such as --share 1/2, fits every device")
+    }
+
+    /// Claims a share of the units that this process owns, or else of the units that others leave
+    /// free. Tries again while other calls hold tentative claims there.
+    fn part(&self) -> Result<Option<Claim>, Failure> {
+        let (lock_file, began) = (self.all.lock_file, Instant::now());
+        loop {
+            let side = Side::Lease;
+            match device_claim::claim(lock_file, self.probe, side, self.request, self.device)? {
+                Offer::Available(claim) => return Ok(Some(claim)),
+                Offer::Rejected(Rejected::Tentative) if began.elapsed() < PATIENCE => {
+                    std::thread::sleep(PAUSE);
+                }
+                Offer::Rejected(_) => return Ok(None),
+            }
+        }
+    }
+
+    /// Claims a share of the units that no lease has, past the reservation of this user.
+    fn part_of_lease(&self, portion: Portion) -> Result<Option<Claim>, Failure> {
+        let Portion::Units(wanted) = portion else {
+            return Ok(None);
+        };
+        let began = Instant::now();
+        while began.elapsed() < PATIENCE {
+            let leased = occupancy::in_region(self.probe, self.span().lease())?;
+            let Some(room) = Units::whole().difference(&leased).first(wanted) else {
+                return Ok(None);
+            };
+            if let Some(claim) = named_lease(self.all.lock_file, self.span(), room)? {
+                return Ok(Some(claim));
+            }
+        }
+        Ok(None)
+    }
+}
