@@ -3,9 +3,7 @@
 
 use getgpu_ask::gpu_bus;
 use getgpu_choose::{Cover, Decision, Guard, Request, Selected, Taken};
-use getgpu_lock::{
-    HolderProcess, OfdLock, Side, Span, claim::join, ownership_proof,
-};
+use getgpu_lock::{HolderProcess, OfdLock, Side, Span, claim::join, ownership_proof};
 use getgpu_model::{Detail, Failure, Inventory, Kind, Share, Units, Uuid, diag, frameworks, share};
 
 use crate::call::{GetgpuCall, node};

@@ -3,8 +3,8 @@
 
 use getgpu_ask::Node;
 use getgpu_choose::{
-    Chooser, Decision, Observer, Obstacle, Part, Queueing, Rejected, Request, Selected,
-    Selection, Served, Taken,
+    Chooser, Decision, Observer, Obstacle, Part, Queueing, Rejected, Request, Selected, Selection,
+    Served, Taken,
 };
 use getgpu_lock::{HolderProcess, OfdLock, Side};
 use getgpu_model::{Device, Failure, Inventory, usable_together};
@@ -85,7 +85,10 @@ pub fn wait_in_queue(
 
 /// Says how many of the devices one program can use.
 fn warn_of_unusable(call: &GetgpuCall<'_>, taken: &Taken, inventory: Option<&Inventory>) {
-    let mig = taken.devices().filter(|device| device.slot.is_some()).count();
+    let mig = taken
+        .devices()
+        .filter(|device| device.slot.is_some())
+        .count();
     if mig > 1 && inventory.is_some_and(Inventory::first_mig_only) {
         call.diag.warn(
             "with this driver (before 570) a CUDA program sees only the first of several MIG devices",

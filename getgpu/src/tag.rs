@@ -57,7 +57,10 @@ impl<'a> Tagged<'a> {
     /// reservation as its grant, as a script that is sourced twice, had none when it was made.
     fn is_same(&self, tag: &Tag, args: &HolderArgs) -> bool {
         let known = args.tag.as_ref().map(|tag| tag.asked.as_str());
-        let is_grant = self.grant.as_ref().is_some_and(|grant| *grant == args.devices);
+        let is_grant = self
+            .grant
+            .as_ref()
+            .is_some_and(|grant| *grant == args.devices);
         args.role == Role::JobPart
             || known == Some(&tag.asked)
             || is_grant && known == Some(&self.asked_outside)

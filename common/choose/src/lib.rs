@@ -14,8 +14,8 @@ pub mod pool;
 pub mod queue;
 mod request;
 mod select;
-pub mod take;
 pub mod syslog;
+pub mod take;
 
 pub use choice::cap::{Admission, Guard};
 pub use choice::chooser::Chooser;

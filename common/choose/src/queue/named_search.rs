@@ -107,10 +107,7 @@ impl Seeker for NamedSearch<'_> {
         self.named.devices.len()
     }
 
-    fn attempt(
-        &mut self,
-        _may: &dyn Fn(&Uuid) -> bool,
-    ) -> Result<Tried<NamedOutcome>, Failure> {
+    fn attempt(&mut self, _may: &dyn Fn(&Uuid) -> bool) -> Result<Tried<NamedOutcome>, Failure> {
         match self.named.take()? {
             // Not asked about again at once: its owner changes only when a process exits.
             NamedOutcome::InUse(_) => Ok(Tried::NoneFree(NotServed {

@@ -59,9 +59,15 @@ const RULES: [(Kind, Rules); 7] = [
     // It is printed whether or not it is reserved.
     (Kind::Index, row(Way::Acquire, false, true)),
     (Kind::Named, row(Way::NameThenReservations, false, false)),
-    (Kind::AllOfReservation, row(Way::NameThenInside, false, false)),
+    (
+        Kind::AllOfReservation,
+        row(Way::NameThenInside, false, false),
+    ),
     (Kind::AllOfLease, row(Way::Join, false, false)),
-    (Kind::PartOfNamed, row(Way::AcquireIgnoringUnproven, false, false)),
+    (
+        Kind::PartOfNamed,
+        row(Way::AcquireIgnoringUnproven, false, false),
+    ),
     (Kind::PartOfOwn, row(Way::Acquire, false, false)),
 ];
 

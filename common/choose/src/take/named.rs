@@ -3,10 +3,10 @@
 
 use std::time::{Duration, Instant};
 
+use super::gate;
 use super::in_use::InUse;
 use super::kind::{Kind, Way};
 use super::taken::{Got, Part, Taken};
-use super::gate;
 use crate::choice::device_claim;
 use crate::choice::offer::{Offer, Rejected};
 use crate::ownership::{Basis, Cover};
@@ -291,8 +291,11 @@ impl NamedDevice<'_> {
             Some(memory) => format!("{uuid} has {} of memory", quantity::size_text(memory)),
             None => format!("{uuid}: NVML does not report how much memory it has"),
         };
-        Failure::new(getgpu_model::Kind::NoDevice, format!("--share {share}: {why}"))
-            .hint("a fraction, such as --share 1/2, fits every device")
+        Failure::new(
+            getgpu_model::Kind::NoDevice,
+            format!("--share {share}: {why}"),
+        )
+        .hint("a fraction, such as --share 1/2, fits every device")
     }
 
     /// Claims a share of the units that this process owns, or else of the units that others leave

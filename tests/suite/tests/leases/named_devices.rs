@@ -6,7 +6,7 @@ use std::time::Duration;
 use getgpu_tests::wrapped::{Facts, wrap};
 use getgpu_tests::{OTHER, all_at_once, bytes, ending, first_line, listing, somebody};
 use harness::skip::{self, Need};
-use harness::{Sandbox, Signal, wait};
+use harness::{Running, Sandbox, Signal, wait};
 use nix::sys::signal::kill;
 
 #[test]
@@ -317,6 +317,65 @@ fn the_uid_tells_whose_a_reservation_is_across_pid_namespaces() {
     for (outside, uid) in [(container, OTHER + 1), ("env", 0)] {
         run(outside, uid).refuses(75, &format!("{uuid}: in use by "));
     }
+    // A share of it as much as all of it.
+    let user = format!("setpriv --reuid={OTHER} --regid={OTHER} --clear-groups");
+    let share = format!("{container} {user} cudawrap --share 1/2 -- sim-cuda --run 0.05");
+    sandbox.words(&share).visible(&uuid).run().exits(0);
+}
+
+/// `when_taken` decides also for a share that is larger than the device.
+#[test]
+fn a_linked_program_whose_share_is_too_large_runs_or_fails_as_the_site_says() {
+    for (settings, status) in [("run", 0), ("fail", 125)] {
+        let settings = format!("share = '900G'\nwhen_taken = '{settings}'");
+        let sandbox = Sandbox::with("h200x1", &settings);
+        wrap(&sandbox, "opt", "app", "sim-cuda");
+        let uuid = &sandbox.uuids()[0];
+        let outcome = sandbox.words("@/opt/app").visible(uuid).run();
+        outcome.exits(status).mentions(&format!("{uuid} has "));
+    }
+}
+
+/// Two calls that name two devices in different orders: one of them gets both.
+#[test]
+fn of_calls_that_name_the_same_devices_in_any_order_one_has_them() {
+    let sandbox = Sandbox::new("gpus4");
+    let uuids = sandbox.uuids();
+    let orders = [[&*uuids[0], &*uuids[1]], [&*uuids[1], &*uuids[0]]];
+    for _ in 0..20 {
+        let start = |order: &[&str; 2]| {
+            let words = "cudawrap -n 2 -- sim-cuda --run 0.3";
+            sandbox.words(words).visible(order.join(",")).spawn()
+        };
+        let calls: Vec<Running> = orders.iter().map(start).collect();
+        let codes: Vec<_> = calls.into_iter().map(|call| call.wait().code()).collect();
+        assert!(codes.contains(&Some(0)), "{codes:?}");
+    }
+    sandbox.assert_exclusive();
+}
+
+/// NVML showed the caller's own device idle when it was reserved: nothing is told of programs that
+/// are there, neither at once nor after a wait.
+#[test]
+fn of_ones_own_device_no_line_is_told_after_a_wait() {
+    let Some(sandbox) = Sandbox::given(&[Need::Root], "h200x1", "") else {
+        return;
+    };
+    let uuid = sandbox.line("--hold=0");
+    let program = sandbox.words("sim-cuda --run forever --shared");
+    let _foreign = program.visible(&uuid).uid(OTHER).spawn();
+    sandbox.until_running(1);
+    let on = |words: &str| sandbox.words(words).visible(&uuid);
+    let own = on("cudawrap -- sim-cuda --run forever --shared").spawn();
+    sandbox.until_running(2);
+    let waiter = on("cudawrap --wait=60 -- true").spawn();
+    wait::until("it waits", || listing::waiting(&sandbox) == 1);
+    drop(own);
+    let waited = waiter.wait();
+    assert!(
+        !waited.exits(0).stderr.contains("also used by"),
+        "{waited:?}"
+    );
 }
 
 /// A claim of a process that is stopped, or that waits for a slow NVML, does not end in time: then

@@ -7,6 +7,7 @@
 )]
 
 mod interruptions;
+mod names;
 mod order;
 mod several;
 mod waiters;

@@ -3,6 +3,7 @@
 
 use std::path::Path;
 
+use getgpu_tests::listing;
 use getgpu_tests::wrapped::{Facts, wrap};
 use harness::skip::{self, Need};
 use harness::{Sandbox, wait};
@@ -138,4 +139,25 @@ fn descriptors_are_held_high_and_low_or_where_there_is_room() {
     assert_eq!(numbers("1024"), [3, 899]);
     assert_eq!(numbers("64"), [3, 63]);
     assert_eq!(numbers("16"), [3, 15]);
+}
+
+/// What a waiter has open is closed before the lease takes its descriptors.
+#[test]
+fn descriptors_are_the_same_after_a_wait_for_a_named_device() {
+    let sandbox = Sandbox::new("mig4");
+    let uuid = sandbox.uuids()[0].clone();
+    let held = sandbox.leased().visible(&uuid).spawn();
+    sandbox.until_running(1);
+    let out = sandbox.text("work/waited");
+    let probe = sandbox.text("bin/probe");
+    let script = format!("exec 3<&- 4<&- 5<&- 6<&- cudawrap --wait=60 -- {probe} --out {out}");
+    let waiter = sandbox.shell("bash", &script).visible(&uuid).spawn();
+    wait::until("it waits", || listing::waiting(&sandbox) == 1);
+    drop(held);
+    waiter.wait().exits(0);
+    let open = Facts::read(Path::new(&out)).descriptors_of(&sandbox.lock());
+    assert_eq!(
+        open.into_iter().map(|(fd, _)| fd).collect::<Vec<_>>(),
+        [3, 899]
+    );
 }
