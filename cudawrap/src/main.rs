@@ -7,22 +7,11 @@
 mod auto;
 mod bind;
 mod call;
-mod choose;
-mod clearing;
-mod entry;
-mod handover;
-mod helper;
-mod invoked_path;
-mod launch;
 mod lease;
-mod lease_choice;
-mod linked;
-mod locate_program;
 mod mps;
-mod named;
 mod options;
-mod others;
 mod ranks;
+mod start;
 mod visible;
 
 #[cfg(not(test))]
@@ -47,5 +36,5 @@ pub extern "C" fn main(_count: i32, _arguments: *const *const u8) -> i32 {
     if !startup::has_memory("cudawrap", LEAST_MEMORY) {
         return exit::CUDAWRAP_FAILED;
     }
-    entry::run()
+    start::entry::run()
 }

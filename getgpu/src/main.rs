@@ -6,28 +6,7 @@
 #![cfg_attr(not(test), no_main)]
 #![cfg_attr(test, allow(dead_code, reason = "the test harness has its own main"))]
 
-mod answer;
-mod call;
-mod caller;
-mod check;
-mod choose;
-mod explain;
-mod hand_out;
-mod holder;
-mod indexed;
-mod list;
-mod monitor;
-mod obtain;
-mod options;
-mod release;
-mod report;
 mod run;
-mod shell_command;
-mod show_config;
-mod slurm;
-mod tag;
-mod unrelated;
-mod wanted;
 
 use std::ffi::OsString;
 
@@ -66,7 +45,7 @@ pub extern "C" fn main(_count: i32, _arguments: *const *const u8) -> i32 {
 /// its exit status.
 fn run_as_called(arguments: &[OsString]) -> i32 {
     if let Some(words) = words_behind(holder_args::OPTION, arguments) {
-        holder::main(&words)
+        getgpu_core::holder::main(&words)
     } else if arguments
         .get(1)
         .is_some_and(|word| word == NVML_WORKER_OPTION)

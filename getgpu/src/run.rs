@@ -10,9 +10,9 @@ use getgpu_nvml::serve::serve;
 use getgpu_nvml::spawn;
 use getgpu_settings::{Environment, Loaded};
 
-use crate::call::{carry_out, put_options};
-use crate::options::{self, Action, GetgpuOptions};
-use crate::{check, monitor, report, show_config, slurm, wanted};
+use getgpu_core::options::{self, Action, GetgpuOptions};
+use getgpu_core::{carry_out, put_options, show_config, wanted};
+use getgpu_operate::{check, monitor, prometheus, report, slurm};
 
 /// Runs with the arguments that were typed, for a reservation of this role; gives the exit
 /// status.
@@ -80,7 +80,8 @@ fn run(options: &GetgpuOptions, environment: &Environment, diag: &Diag) -> Resul
         Action::Monitor(metrics) => return monitor::run(environment, metrics.as_deref(), diag),
         _ => {}
     }
-    carry_out(options, Loaded::read(environment, None)?, environment, diag)
+    let loaded = Loaded::read(environment, None)?;
+    carry_out(options, loaded, environment, diag, prometheus::text)
 }
 
 /// Says what the settings are, and where each comes from.

@@ -9,7 +9,7 @@ use getgpu_cli::HelpText;
 pub mod create_cudawrap;
 #[path = "../../cudawrap/src/options/table.rs"]
 pub mod cudawrap;
-#[path = "../../getgpu/src/options/table.rs"]
+#[path = "../../getgpu/core/src/options/table.rs"]
 pub mod getgpu;
 
 #[derive(Clone, Debug)]

@@ -231,6 +231,22 @@ impl Filter {
         too_small.then_some(Outside::TooSmall)
     }
 
+    /// The site's lists, each with what it is.
+    pub fn lists(&self) -> impl Iterator<Item = (&DeviceList, &'static str)> {
+        let allowed = self.allowed.iter().map(|list| (list, "allowed"));
+        allowed.chain([(&self.excluded, "excluded")])
+    }
+
+    /// The entries of the site's lists that cannot name a device on any node.
+    pub fn bad_entries(&self) -> Vec<String> {
+        let entries = |(list, what): (&DeviceList, &str)| {
+            let bad = list.bad.iter();
+            bad.map(|bad| format!("{what} list: `{bad}` is not the UUID of a device"))
+                .collect::<Vec<_>>()
+        };
+        self.lists().flat_map(entries).collect()
+    }
+
     /// How much the share is of the units that we own of a device with `memory` bytes
     /// (`None` if NVML does not report it). A fraction is one of these units, a size is
     /// one of the device's memory.

@@ -13,7 +13,7 @@ use getgpu_linux::{program_name, sys};
 use getgpu_model::{Diag, Failure, Kind, frameworks, visible::hides_all};
 use getgpu_settings::{Auto, Environment, LeaseAt, Loaded, Scope, Settings, matches};
 
-use crate::handover::LaunchSpec;
+use crate::lease::handover::LaunchSpec;
 use crate::options::CudawrapOptions;
 
 /// Options that have no effect on a program that runs already: its threads have their CPUs.

@@ -15,10 +15,11 @@ use getgpu_model::{Diag, Failure, Kind, Verbosity, Visible};
 use getgpu_settings::{Environment, Loaded, Settings, Source};
 
 use crate::call::Lessee;
-use crate::handover::LaunchSpec;
+use crate::lease::handover::LaunchSpec;
 use crate::lease::Lease;
 use crate::ranks;
-use crate::{linked, mps};
+use crate::mps;
+use crate::start::linked;
 
 /// What the choice takes beside NVML's own time.
 const SELECTION_TIMEOUT: Duration = Duration::from_secs(3);

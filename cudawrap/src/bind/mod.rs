@@ -20,8 +20,8 @@ use getgpu_model::{CpuSet, Device, Failure, Units, Uuid, cpus::mask, reason};
 use getgpu_settings::Settings;
 
 use crate::call::CudawrapCall;
-use crate::handover::LaunchSpec;
-use crate::helper;
+use crate::lease::handover::LaunchSpec;
+use crate::lease::helper;
 use crate::lease::Lease;
 use mask_origin::MaskOrigin;
 

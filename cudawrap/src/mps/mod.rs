@@ -24,8 +24,8 @@ use getgpu_model::{Detail, Device, Failure, Kind};
 use getgpu_settings::Settings;
 
 use crate::call::CudawrapCall;
-use crate::handover::LaunchSpec;
-use crate::helper;
+use crate::lease::handover::LaunchSpec;
+use crate::lease::helper;
 
 /// How long a program that waits for a daemon allows it to start.
 const START_LIMIT: Duration = Duration::from_secs(45);

@@ -1,0 +1,375 @@
+//! Choosing: free devices of the pool, at once or after waiting in the queue, or those
+//! that the grant names, if it names as many as are wanted. The helper asks NVML; it
+//! exits before a claim is confirmed.
+
+use getgpu_ask::Node;
+use getgpu_choose::{
+    Chooser, Decision, Nameless, Observer, Obstacle, Outside, Part, Request, Selected, Selection,
+    Served, Taken,
+};
+use getgpu_lock::Side;
+use getgpu_model::{
+    Detail, Device, Failure, Inventory, Kind, Share, Uuid, Visible,
+};
+use getgpu_settings::RunOrFail;
+
+use crate::bind::CpuNeighbours;
+use crate::call::CudawrapCall;
+use crate::lease::together::{check_first_mig, check_instances, check_together};
+use crate::ranks::{Rank, apply_rank, waiting};
+use crate::visible;
+use crate::lease::helper;
+
+/// The options that leave only some devices to choose from.
+const CHOOSING: [&str; 5] = ["type", "profile", "model", "min_memory", "gpu"];
+
+/// The devices for a program, and what was found out on the way to them.
+pub struct Choice {
+    pub devices: Devices,
+    pub request: Request,
+    /// The devices that the program is to see behind its own, if it is to see more than that.
+    pub others: Vec<Uuid>,
+    /// Among which the CPUs near its devices are divided.
+    pub neighbours: CpuNeighbours,
+}
+
+/// Which devices a program is to have.
+pub enum Devices {
+    /// Free ones, claimed.
+    Free(Taken),
+    /// Just those that the grant names: there was nothing to choose.
+    Named(Vec<Device>),
+}
+
+/// The devices that a program is to have that was started by cudawrap's own name.
+pub fn choose(call: &CudawrapCall<'_>, request: Request) -> Result<Choice, Failure> {
+    // A grant of one MIG device, given by its full UUID: nothing to choose, so neither
+    // NVML nor reservations are asked.
+    match by_uuid(call, &request).filter(|device| device.uuid.is_mig()) {
+        Some(device) => only(call, device, request),
+        None => free(call, request),
+    }
+}
+
+/// What CUDA_VISIBLE_DEVICES leaves to a linked program: the one device that it names, or a
+/// free one of the MIG devices of the GPUs that it names. None: it names several devices,
+/// which the program uses as they are.
+///
+/// # Errors
+///
+/// What it names cannot be told, or none of the MIG devices is free.
+pub fn named(call: &CudawrapCall<'_>, request: Request) -> Result<Option<Choice>, Failure> {
+    let visible = &request.grant.visible;
+    let known = by_uuid(call, &request).filter(|device| {
+        // What was reserved under its name is a device, and no GPU in MIG mode.
+        let named = std::slice::from_ref(&device.uuid);
+        device.uuid.is_mig() || request.owned_of(call.lock_file, named, &[]) != Decision::Nothing
+    });
+    if let Some(device) = known {
+        return only(call, device, request).map(Some);
+    }
+    let several = matches!(visible, Visible::Entries(entries) if entries.len() > 1);
+    if several && !visible.may_name_gpu() {
+        return Ok(None);
+    }
+    match resolve(call, request.clone()) {
+        Ok(Resolved::InMigMode) => free(call, request).map(Some),
+        Ok(Resolved::Devices(devices)) => match <[Device; 1]>::try_from(devices) {
+            Ok([device]) if !several => only(call, device, request).map(Some),
+            _ => Ok(None),
+        },
+        Err(failure) => unresolved(call, request, failure),
+    }
+}
+
+/// What becomes of a program whose variable names what cannot be told: a line says why, and
+/// `when_taken` decides. A device that is named by its full UUID is leased all the same.
+fn unresolved(
+    call: &CudawrapCall<'_>,
+    request: Request,
+    failure: Failure,
+) -> Result<Option<Choice>, Failure> {
+    // For MPS alone the memory need not be known.
+    let by_size = call.settings.share.is_some_and(Share::needs_memory);
+    let uuid = request.grant.visible.single_uuid().filter(|_| !by_size);
+    let device = uuid.cloned().map(Device::by_uuid);
+    let is_mig = device.as_ref().is_some_and(|device| device.uuid.is_mig());
+    if !is_mig {
+        if failure.is_no_gpu() || call.settings.when_taken == RunOrFail::Fail {
+            return Err(failure);
+        }
+        let why = &failure.message;
+        call.diag.warn(&format!(
+            "{why}: the program runs on what CUDA_VISIBLE_DEVICES names"
+        ));
+    }
+    device.map(|device| only(call, device, request)).transpose()
+}
+
+/// The one device that the grant names by its full UUID, where nothing else has to be
+/// known of it.
+fn by_uuid(call: &CudawrapCall<'_>, request: &Request) -> Option<Device> {
+    let share = call.settings.share;
+    let is_sized = request.least_detail() >= Detail::Size;
+    let sized = share.is_some_and(|share| share.needs_memory() || is_sized);
+    let uuid = request.grant.visible.single_uuid();
+    // A batch system that binds tasks names one device to all of them: only NVML tells
+    // which of them this task may open.
+    let is_bound = call.environment.batch_job && call.has_siblings();
+    let narrows = CHOOSING.iter().any(|option| call.is_typed(option));
+    let uuid = uuid.filter(|_| request.count == 1 && !sized && !is_bound && !narrows);
+    uuid.cloned().map(Device::by_uuid)
+}
+
+fn only(call: &CudawrapCall<'_>, device: Device, mut request: Request) -> Result<Choice, Failure> {
+    apply_rank::share_single_device(call, &mut request, &device)?;
+    tell_of_excluded(call, &request, &device);
+    Ok(Choice {
+        devices: Devices::Named(vec![device]),
+        request,
+        others: Vec::new(),
+        neighbours: cpu_neighbours(call),
+    })
+}
+
+fn cpu_neighbours(call: &CudawrapCall<'_>) -> CpuNeighbours {
+    call.rank.map(Rank::cpu_neighbours).unwrap_or_default()
+}
+
+/// Says that a device is excluded which a batch system granted alone; one rank speaks for
+/// all.
+fn tell_of_excluded(call: &CudawrapCall<'_>, request: &Request, device: &Device) {
+    let line = request.excluded_grant(device);
+    if let Some(line) = line.filter(|_| call.speaks_for_all()) {
+        call.diag.remark(&line);
+    }
+}
+
+/// Free devices of the request's pool, waited for if that is wanted; or the devices of the
+/// grant, if it has as many as are wanted.
+pub fn free(call: &CudawrapCall<'_>, mut request: Request) -> Result<Choice, Failure> {
+    let mut node = helper::node(call.settings);
+    let mut neighbours = cpu_neighbours(call);
+    let mut others = Vec::new();
+    let selected = node.ask(|node| {
+        others = place(call, node, &mut request, &mut neighbours)?;
+        let known = node.known();
+        request.cover = request.owned(call.lock_file, known.as_deref()).cover();
+        let grant = request.filter.grant.as_ref();
+        let is_only = grant.is_some_and(|grant| grant.len() == request.count)
+            && request.grant.visible != Visible::Unset;
+        if let Some(inventory) = known.filter(|_| is_only)
+            && !leaves_out(call, &request, &inventory)
+        {
+            return Ok(None);
+        }
+        let selection = Selection {
+            node,
+            lock_file: call.lock_file,
+            side: Side::Lease,
+            request: &request,
+        };
+        selection
+            .run(&mut Together {
+                call,
+                request: &request,
+                pool: 0,
+            })
+            .map(Some)
+    })?;
+    let devices = match selected {
+        None => {
+            let inventory = node.known().unwrap_or_default();
+            let devices = granted(&request, &inventory);
+            check_open(call, &devices)?;
+            check_together(&devices, &inventory)?;
+            if let [only] = devices.as_slice() {
+                tell_of_excluded(call, &request, only);
+            }
+            Devices::Named(devices)
+        }
+        Some(Selected::Taken(taken)) => Devices::Free(taken),
+        Some(Selected::Queue(queueing)) => {
+            let Served::Taken(taken) = queueing.wait(
+                call.lock_file,
+                Side::Lease,
+                &mut request,
+                &mut node,
+                call.environment,
+                call.diag,
+                &mut Nameless,
+            )?;
+            let inventory = node.known().unwrap_or_default();
+            check_together(&devices_of(&taken.parts), &inventory)?;
+            Devices::Free(taken)
+        }
+    };
+    Ok(Choice {
+        devices,
+        request,
+        others,
+        neighbours,
+    })
+}
+
+/// Whether an option that was typed leaves out a device of the grant, of which all are wanted.
+fn leaves_out(call: &CudawrapCall<'_>, request: &Request, inventory: &Inventory) -> bool {
+    let grant = request.filter.grant.as_deref().unwrap_or_default();
+    let is_typed = |option: &&str| CHOOSING.contains(option) && call.is_typed(option);
+    let why = request.filter.classify(inventory);
+    inventory.devices.iter().zip(why).any(|(device, why)| {
+        let options = why.map(Outside::options).unwrap_or_default();
+        grant.contains(&device.uuid) && options.iter().any(is_typed)
+    })
+}
+
+/// Whether a task may open the devices that a batch system has named to it. Others are
+/// refused by CUDA itself.
+fn check_open(call: &CudawrapCall<'_>, devices: &[Device]) -> Result<(), Failure> {
+    let closed = devices.iter().find(|device| !device.usable);
+    match closed.filter(|_| call.environment.batch_job) {
+        None => Ok(()),
+        Some(device) => {
+            let text = format!(
+                "{}: this process may not open its device nodes",
+                device.uuid
+            );
+            Err(Failure::new(Kind::NoUsableGpu, text).hint(
+                "the batch system named it to this task and gave it another one: with Slurm, try --gpu-bind=none",
+            ))
+        }
+    }
+}
+
+/// The devices of the grant, in its order.
+fn granted(request: &Request, inventory: &Inventory) -> Vec<Device> {
+    let grant = request.filter.grant.as_deref().unwrap_or_default();
+    let devices = inventory.devices.iter();
+    let granted = devices.filter(|device| grant.contains(&device.uuid));
+    let mut granted: Vec<Device> = granted.cloned().collect();
+    granted.sort_by_key(|device| request.filter.place_in_grant(&device.uuid));
+    granted
+}
+
+/// Puts a grant, and for ranks the devices that they choose from, into the request, with the
+/// CPUs near them. The devices that the program is to see behind its own.
+fn place(
+    call: &CudawrapCall<'_>,
+    node: &mut Node<'_>,
+    request: &mut Request,
+    neighbours: &mut CpuNeighbours,
+) -> Result<Vec<Uuid>, Failure> {
+    request.resolve_grant(node)?;
+    request.grant.tell_correction(call.diag);
+    if call.settings.bind {
+        neighbours.note(node, request)?;
+    } else if call.rank.is_some() && request.policy.is_none() {
+        let inventory = node.inventory(request.look())?;
+        let pool = uuids(request.filter.pool(&inventory));
+        node.note_cpus(request.look(), |device| pool.contains(&device.uuid))?;
+    }
+    if call.rank.is_none() && !visible::shows_others(call.settings) {
+        return Ok(Vec::new());
+    }
+    let inventory = node.inventory(request.look())?;
+    visible::check(call.settings, request)?;
+    let listed = listed(request, &inventory);
+    apply_rank::place(call, request, &inventory, &listed, neighbours)?;
+    let local = call.rank.map_or(0, |rank| rank.local);
+    Ok(visible::others(call.settings, request, listed, local))
+}
+
+/// The devices of the pool, in the order of the grant where there is one.
+fn listed(request: &Request, inventory: &Inventory) -> Vec<Uuid> {
+    let mut pool = uuids(request.filter.pool(inventory));
+    pool.sort_by_key(|uuid| request.filter.place_in_grant(uuid));
+    pool
+}
+
+/// What the variable of a linked program names.
+enum Resolved {
+    /// These devices.
+    Devices(Vec<Device>),
+    /// A GPU in MIG mode, which stands for its MIG devices.
+    InMigMode,
+}
+
+/// Asks NVML what the variable names.
+fn resolve(call: &CudawrapCall<'_>, mut request: Request) -> Result<Resolved, Failure> {
+    helper::node(call.settings).ask(|node| {
+        request.resolve_grant(node)?;
+        request.grant.tell_correction(call.diag);
+        let grant = request.filter.grant.clone().unwrap_or_default();
+        let inventory = if call.settings.bind {
+            node.note_cpus(request.look(), |device| grant.contains(&device.uuid))?
+        } else {
+            node.inventory(request.look())?
+        };
+        if let Some(unclear) = request.grant.unclear_index() {
+            return Err(unclear);
+        }
+        Ok(if request.grant.names_gpu_in_mig_mode(&inventory) {
+            Resolved::InMigMode
+        } else {
+            Resolved::Devices(granted(&request, &inventory))
+        })
+    })
+}
+
+/// Sees to it that one program can use all the devices that it gets.
+struct Together<'a> {
+    call: &'a CudawrapCall<'a>,
+    request: &'a Request,
+    /// The devices that may be chosen from, once they are known.
+    pool: usize,
+}
+
+impl Observer for Together<'_> {
+    fn known(&mut self, inventory: &Inventory, pool: &[&Device]) -> Result<(), Failure> {
+        self.pool = pool.len();
+        let count = self.request.count;
+        // The choice itself reports a pool that is too small.
+        if count < 2 || pool.len() < count {
+            return Ok(());
+        }
+        let whole = pool.iter().filter(|device| device.slot.is_none()).count();
+        check_first_mig(count.saturating_sub(whole), inventory)?;
+        let together = usable_together(pool.iter().copied());
+        check_instances(count, together, inventory)
+    }
+
+    fn picked(
+        &mut self,
+        _chooser: &mut Chooser<'_, '_>,
+        picked: &[Part],
+        inventory: &Inventory,
+    ) -> Result<(), Failure> {
+        check_together(&devices_of(picked), inventory)
+    }
+
+    fn hint(&self, obstacle: Obstacle) -> String {
+        if let Some(hint) = waiting::hint_for_ranks(self.call, self.pool, self.request) {
+            return hint;
+        }
+        let wait = self.call.how_to_wait();
+        match obstacle {
+            Obstacle::Queue => wait.into(),
+            Obstacle::NoneFree => {
+                let around = match self.request.cover {
+                    None => self.request.grant.way_around(),
+                    Some(_) => "",
+                };
+                format!("getgpu --list shows who holds what; {wait}{around}")
+            }
+        }
+    }
+}
+
+fn devices_of(parts: &[Part]) -> Vec<Device> {
+    parts.iter().map(|part| part.device.clone()).collect()
+}
+
+pub fn uuids<'d>(devices: impl IntoIterator<Item = &'d Device>) -> Vec<Uuid> {
+    let uuids = devices.into_iter().map(|device| device.uuid.clone());
+    uuids.collect()
+}

@@ -1,0 +1,108 @@
+//! The story under our own name: `cudawrap [OPTIONS] [--] PROGRAM [ARG...]`.
+//! CUDA_VISIBLE_DEVICES is the grant, and without a device of its own the program is not
+//! run.
+
+use getgpu_model::lease_tag;
+use std::convert::Infallible;
+use std::ffi::{OsStr, OsString};
+use std::path::Path;
+use std::time::Instant;
+
+use getgpu_choose::{GrantUse, LockWarning, Request, find_lock_file};
+use getgpu_model::{Diag, Failure, Verbosity, Visible, exit};
+use getgpu_settings::{Environment, Loaded};
+
+use crate::call::{CudawrapCall, Lessee, Origin};
+use crate::lease::choose::choose;
+use crate::lease::handover::{LaunchSpec, exec};
+use crate::lease::launch::{fail, launch, log_refusal};
+use crate::lease::leased::lease;
+use crate::start::locate_program;
+use crate::options::{self, CudawrapOptions, Wanted};
+use crate::{auto, mps, ranks};
+use crate::start::clearing;
+
+/// Runs with all arguments, the program's name included; returns the exit status if the
+/// program could not be run.
+pub fn run(arguments: &[OsString]) -> i32 {
+    if let Some(status) = auto::lease_worker(arguments) {
+        return status;
+    }
+    let plain = Diag::new("cudawrap", Verbosity::of_words(arguments));
+    match options::parse(arguments) {
+        Err(failure) => fail(&plain, &failure),
+        Ok(Wanted::Text(text)) => match getgpu_model::diag::print(&text) {
+            Ok(()) => exit::OK,
+            Err(failure) => fail(&plain, &failure),
+        },
+        Ok(Wanted::Run(options)) => {
+            let diag = Diag::new("cudawrap", options.typed.common.level());
+            let Err(failure) = become_program(&options, &diag);
+            fail(&diag, &failure)
+        }
+    }
+}
+
+fn become_program(options: &CudawrapOptions, diag: &Diag) -> Result<Infallible, Failure> {
+    let words = &options.typed.program;
+    let program = locate_program::typed(words.first().ok_or_else(options::no_program)?)?;
+    let ready = if options::disabled()? {
+        LaunchSpec::unchanged()
+    } else if options.typed.running.auto {
+        let loaded = settings(options, &Environment::of_process(), &program, diag)?;
+        auto::prepare(options, &loaded, &program, diag)?
+    } else {
+        let ready = prepare(options, &program, diag)?;
+        clearing::tell(&program, &words[1..], diag);
+        ready
+    };
+    Err(exec(&program, words, &ready))
+}
+
+fn prepare(options: &CudawrapOptions, program: &Path, diag: &Diag) -> Result<LaunchSpec, Failure> {
+    let (began, environment) = (Instant::now(), Environment::of_process());
+    let loaded = settings(options, &environment, program, diag)?;
+    let (rank, settings) = ranks::of_process(&loaded.settings)?;
+    let settings = &*settings;
+    let is_ignored = options.typed.choosing.ignore_grant || options::grant_ignored()?;
+    let request = Request::new(settings, &environment, GrantUse::of_option(is_ignored))?;
+    if request.grant.visible == Visible::Nothing {
+        return Err(request.grant.empty());
+    }
+    request.warn_of_excluded(diag);
+    mps::check(&options.choices, settings, &request)?;
+    let typed = options.typed.running.tag.clone();
+    let lock_file = find_lock_file(settings, &environment, diag, LockWarning::Print)?;
+    let call = CudawrapCall {
+        settings,
+        environment: &environment,
+        lock_file: &lock_file,
+        lessee: Lessee::to_be(program),
+        rank: rank.as_ref(),
+        diag,
+        origin: Origin::OwnName,
+        typed: Some(&options.choices),
+        tag: typed.map_or_else(lease_tag::own, |tag| Ok(Some(tag)))?,
+        began,
+    };
+    let choice = choose(&call, request);
+    let ready = choice.and_then(|choice| launch(&call, lease(&call, choice)?));
+    ready.inspect_err(|failure| log_refusal(settings, program, call.tag.as_deref(), failure))
+}
+
+/// What is in force: files and variables, then the options.
+fn settings(
+    options: &CudawrapOptions,
+    environment: &Environment,
+    program: &Path,
+    diag: &Diag,
+) -> Result<Loaded, Failure> {
+    let name = program.file_name().map(OsStr::to_string_lossy);
+    let mut loaded = Loaded::read(environment, name.as_deref())?.strict()?;
+    options::variables(&mut loaded)?;
+    for line in options::unknown_variables() {
+        diag.warn(&line);
+    }
+    options.choices.put(&mut loaded)?;
+    Ok(loaded)
+}

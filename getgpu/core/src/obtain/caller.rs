@@ -1,0 +1,96 @@
+//! Who called getgpu, and which process a reservation is to outlast with --hold.
+//! Reads stat only, so no sick process can stop it, and of a shell that calls its arguments.
+
+use nix::unistd::{Pid, getsid};
+
+use getgpu_linux::{
+    Process, Stat,
+    procfs::{self, ancestry, namespaces, process_memory},
+};
+use getgpu_model::{Failure, Kind};
+
+use crate::obtain::shell_command;
+
+/// The nearest ancestor that was started by exec, or the one above it where that is a shell
+/// which was started for this call alone; process 1 stands for a parent that cannot be seen.
+pub fn find() -> Process {
+    let ancestors = ancestry::ancestors(std::process::id() as i32, 64);
+    let Some(caller) = ancestry::caller(&ancestors) else {
+        return Process {
+            pid: 1,
+            start: 0,
+            name: "?".into(),
+        };
+    };
+    Process::from(behind_shell(caller, &ancestors).unwrap_or(caller))
+}
+
+/// Who started a shell that has nothing to do but this call. Another user's process, such
+/// as cron, is not meant.
+fn behind_shell<'a>(shell: &Stat, ancestors: &'a [Stat]) -> Option<&'a Stat> {
+    let above = ancestors.iter().position(|stat| stat.pid == shell.pid)? + 1;
+    let parent = ancestry::caller(&ancestors[above..])?;
+    if parent.pid == 1 || procfs::euid(parent.pid)? != nix::unistd::geteuid().as_raw() {
+        return None;
+    }
+    let arguments = process_memory::cmdline(shell.pid);
+    let arguments = arguments.strip_suffix(b"\0").unwrap_or(&arguments);
+    let words: Vec<&[u8]> = arguments.split(|byte| *byte == 0).collect();
+    shell_command::is_getgpu_alone(&words).then_some(parent)
+}
+
+/// Whether the calling process has exited, and `caller` is only the process that adopted
+/// this one, which may never exit. A process is born into the session of its parent
+/// (setsid(2)), so a caller of another session is none unless the session began below it.
+pub fn is_adopter(caller: &Process) -> bool {
+    let parent = nix::unistd::getppid();
+    let whom = if caller.seen() {
+        Pid::from_raw(caller.pid)
+    } else {
+        parent
+    };
+    let (Ok(ours), Ok(theirs)) = (getsid(None), getsid(Some(whom))) else {
+        return false;
+    };
+    let own = std::process::id() as i32;
+    let began_below = ours.as_raw() == own
+        || ancestry::ancestors(own, 64)
+            .iter()
+            .take_while(|ancestor| ancestor.pid != caller.pid)
+            .any(|ancestor| ancestor.pid == ours.as_raw());
+    parent.as_raw() != 0 && ours != theirs && !began_below
+}
+
+/// The failure of a call whose caller has exited.
+pub fn adopted() -> Failure {
+    Failure::new(Kind::Usage, "--hold: the calling process has exited")
+        .hint("name the process to hold for: --hold=PID")
+}
+
+/// Why the caller cannot be watched: it is outside this pid namespace, or /proc does not
+/// show it.
+pub fn unseen() -> Failure {
+    let parent = nix::unistd::getppid();
+    let why = if parent.as_raw() == 0 {
+        "--hold: the caller is not in this pid namespace".to_owned()
+    } else {
+        format!(
+            "--hold: /proc does not show you the caller, process {parent} of another user (mount option hidepid)"
+        )
+    };
+    Failure::new(Kind::Usage, why).hint("name a process that you can see: --hold=PID")
+}
+
+/// The process that `--hold=PID` names, if one may wait for it.
+pub fn to_hold(pid: i32) -> Result<Process, Failure> {
+    let refuse = |why: &str| Err(Failure::new(Kind::Usage, format!("--hold={pid}: {why}")));
+    let Some(stat) = Stat::read(pid).filter(Stat::alive) else {
+        return refuse("no such process");
+    };
+    // Root of a user namespace, which any user can make, is not meant.
+    let root = namespaces::is_host_root();
+    if !root && (pid == 1 || stat.kernel) {
+        return refuse("this process never exits; only root may hold until then");
+    }
+    Ok(Process::from(&stat))
+}

@@ -1,0 +1,160 @@
+//! The choice of one call: the device of an INDEX, or free devices by the policy. It only
+//! claims: `print` confirms the claims after NVML has been closed.
+
+use getgpu_ask::Node;
+use getgpu_choose::{
+    Chooser, Decision, Observer, Obstacle, Part, Queueing, Rejected, Request, Selected, Selection,
+    Served, Taken,
+};
+use getgpu_lock::{HolderProcess, OfdLock, Side};
+use getgpu_model::{Device, Failure, Inventory, usable_together};
+
+use crate::obtain::answer::{self, Chosen};
+use crate::call::GetgpuCall;
+use crate::obtain::explain;
+use crate::obtain::indexed::indexed;
+use crate::options::{Action, Format};
+use crate::obtain::tag::Tagged;
+
+const HINT: &str = "an empty CUDA_VISIBLE_DEVICES hides all GPUs and many programs silently fall back to the CPU: use cudawrap -- PROGRAM, or getgpu --wait";
+
+pub fn choose(
+    call: &GetgpuCall<'_>,
+    node: &mut Node<'_>,
+    request: &mut Request,
+) -> Result<Chosen, Failure> {
+    request.resolve_grant(node)?;
+    request.grant.tell_correction(call.diag);
+    let options = call.options;
+    if let Action::Print(Some(index)) = options.action {
+        return indexed(call, node, request, index);
+    }
+    // Of several devices it has to be known whether a program can use them together.
+    if options.explain || request.count > 1 || options.format == Format::Index {
+        node.inventory(request.look())?;
+    }
+    let known = node.known();
+    let owned = request.owned(&call.lock_file, known.as_deref());
+    if let Decision::All(cover) = &owned {
+        let uuids = cover.devices.iter().map(|(uuid, _)| uuid);
+        let value = answer::value(call, uuids, known.as_deref())?;
+        return Ok(Chosen::Ready(answer::again(call, cover, value)?));
+    }
+    request.cover = owned.cover();
+    if let (Some(only), Some(known)) = (&request.filter.granted_alone, &known) {
+        let device = known.devices.iter().find(|device| device.uuid == *only);
+        let line = device.and_then(|device| request.excluded_grant(device));
+        line.iter().for_each(|line| call.diag.warn(line));
+    }
+    let selection = Selection {
+        node,
+        lock_file: &call.lock_file,
+        side: Side::Reservation,
+        request,
+    };
+    let selected = selection.run(&mut Explained { call, request })?;
+    if let Selected::Taken(taken) = &selected {
+        warn_of_unusable(call, taken, known.as_deref());
+    }
+    Ok(Chosen::Unconfirmed(selected))
+}
+
+/// Waits for what is not free now; the request then has what this call owns by then.
+pub fn wait_in_queue(
+    call: &GetgpuCall<'_>,
+    request: &mut Request,
+    node: &mut Node<'_>,
+    queueing: Queueing,
+    tagged: &mut Tagged<'_>,
+) -> Result<Served<Box<HolderProcess>>, Failure> {
+    let (lock_file, environment) = (&call.lock_file, call.environment);
+    let served = queueing.wait(
+        lock_file,
+        Side::Reservation,
+        request,
+        node,
+        environment,
+        call.diag,
+        tagged,
+    )?;
+    if let Served::Taken(taken) = &served {
+        warn_of_unusable(call, taken, node.known().as_deref());
+    }
+    Ok(served)
+}
+
+/// Says how many of the devices one program can use.
+fn warn_of_unusable(call: &GetgpuCall<'_>, taken: &Taken, inventory: Option<&Inventory>) {
+    let mig = taken
+        .devices()
+        .filter(|device| device.slot.is_some())
+        .count();
+    if mig > 1 && inventory.is_some_and(Inventory::first_mig_only) {
+        call.diag.warn(
+            "with this driver (before 570) a CUDA program sees only the first of several MIG devices",
+        );
+    }
+    let (together, all) = (usable_together(taken.devices()), taken.parts.len());
+    if together < all && inventory.is_some_and(Inventory::one_per_gpu_instance) {
+        call.diag.warn(&format!(
+            "a CUDA program sees only {together} of these {all} devices: one compute instance of each GPU instance"
+        ));
+    }
+}
+
+/// Says with `--explain` why devices were not taken.
+struct Explained<'a> {
+    call: &'a GetgpuCall<'a>,
+    request: &'a Request,
+}
+
+impl Explained<'_> {
+    fn lines(&self, lines: impl IntoIterator<Item = String>) {
+        if self.call.options.explain {
+            for line in lines {
+                self.call.diag.line("", &line);
+            }
+        }
+    }
+}
+
+impl Observer for Explained<'_> {
+    fn known(&mut self, inventory: &Inventory, _pool: &[&Device]) -> Result<(), Failure> {
+        let sorted = self.request.filter.classify(inventory);
+        self.lines(explain::outside(&self.request.filter, inventory, &sorted));
+        Ok(())
+    }
+
+    fn picked(
+        &mut self,
+        chooser: &mut Chooser<'_, '_>,
+        picked: &[Part],
+        inventory: &Inventory,
+    ) -> Result<(), Failure> {
+        if !self.call.options.explain {
+            return Ok(());
+        }
+        let (lock_file, probe) = (&self.call.lock_file, self.call.lock_file.open()?);
+        for other in self.request.filter.pool(inventory) {
+            if picked.iter().any(|picked| picked.device.uuid == other.uuid) {
+                continue;
+            }
+            let why = chooser.check_unclaimed(&probe, other)?;
+            self.lines([explain::passed_over(other, why.as_ref(), lock_file, &probe)]);
+        }
+        Ok(())
+    }
+
+    fn rejected(&mut self, rejected: &[(Device, Rejected)], probe: &OfdLock) {
+        let lock_file = &self.call.lock_file;
+        self.lines(
+            rejected
+                .iter()
+                .map(|(device, why)| explain::passed_over(device, Some(why), lock_file, probe)),
+        );
+    }
+
+    fn hint(&self, _obstacle: Obstacle) -> String {
+        HINT.into()
+    }
+}

@@ -1,0 +1,131 @@
+//! The device of an INDEX: reserved if it is free, and printed in any case. With `--hold`
+//! a device that cannot be reserved is a failure.
+
+use getgpu_ask::{HANGS_OR_SICK, Node};
+use getgpu_choose::{
+    Admission, Chooser, Decision, Got, IndexOrder, Indexed, Offer, Part, Request, Selected, Taken,
+    pool,
+};
+use getgpu_lock::Side;
+use getgpu_model::{Device, Failure, Inventory, Kind};
+
+use crate::obtain::answer::{self, Answer, Chosen};
+use crate::call::GetgpuCall;
+use crate::obtain::explain;
+use crate::options::Keep;
+
+/// The device of this index, in use or not; claimed if it is free. If it is all that the
+/// grant names and the caller owns it already, it is printed again, as without an INDEX.
+pub fn indexed(
+    call: &GetgpuCall<'_>,
+    node: &mut Node<'_>,
+    request: &mut Request,
+    index: usize,
+) -> Result<Chosen, Failure> {
+    let inventory = node.inventory(request.look())?;
+    let owned = request.owned(&call.lock_file, Some(&inventory));
+    let device = of_index(request, &inventory, index)?;
+    let value = answer::value(call, std::iter::once(&device.uuid), Some(&inventory))?;
+    if let Decision::All(cover) = &owned {
+        return Ok(Chosen::Ready(answer::again(call, cover, value)?));
+    }
+    request.cover = owned.cover();
+    let probe = call.lock_file.open()?;
+    let mut chooser = Chooser {
+        node,
+        lock_file: &call.lock_file,
+        side: Side::Reservation,
+        request,
+        skip: &|other| other != device,
+    };
+    let why = match chooser.within_cap(&probe, &inventory)? {
+        Admission::Over(over) => format!("{}: {}", device.uuid, over.message),
+        Admission::Within(guard) => match chooser.try_device(&probe, device)? {
+            Offer::Available(claim) => {
+                let part = Part {
+                    device: device.clone(),
+                    got: Got::Claimed(claim),
+                };
+                return Ok(Chosen::Unconfirmed(Selected::Taken(Taken {
+                    parts: vec![part],
+                    cover: chooser.request.cover.clone(),
+                    guard,
+                })));
+            }
+            Offer::Rejected(why) => {
+                explain::passed_over(device, Some(&why), &call.lock_file, &probe)
+            }
+        },
+    };
+    accept_unreserved(call, &why)?;
+    // It is printed although another user may have it.
+    let uuids = vec![device.uuid.clone()];
+    Ok(Chosen::Ready(Answer::of(uuids, value, None, 1.0)))
+}
+
+/// A device that was named is printed although it cannot be reserved, but never held.
+fn accept_unreserved(call: &GetgpuCall<'_>, why: &str) -> Result<(), Failure> {
+    match call.options.keep {
+        Keep::Hold(_) => {
+            let failure = Failure::new(Kind::NoneFree, format!("not held: {why}"));
+            Err(failure
+                .hint("getgpu --hold without INDEX holds a free device; getgpu --list shows them"))
+        }
+        Keep::No => Ok(()),
+        Keep::ForProgram => {
+            call.diag.warn(&format!("not reserved: {why}"));
+            Ok(())
+        }
+    }
+}
+
+/// The device of this index.
+fn of_index<'a>(
+    request: &Request,
+    inventory: &'a Inventory,
+    index: usize,
+) -> Result<&'a Device, Failure> {
+    let order = IndexOrder::of(&request.filter, inventory);
+    if order.places.is_empty() && order.ends_at.is_none() {
+        return Err(pool::empty_pool(
+            &request.filter,
+            inventory,
+            &request.filter.classify(inventory),
+        ));
+    }
+    match (order.places.get(index), order.ends_at) {
+        (Some(Indexed::Device(device, None)), _) => Ok(device),
+        (Some(Indexed::Device(device, Some(outside))), _) => {
+            let why = request.filter.reason(*outside);
+            let text = format!("device {index}: {}: {why}", device.uuid);
+            Err(Failure::new(Kind::Usage, text).hint("getgpu --list shows which are not excluded"))
+        }
+        (Some(Indexed::Silent(silent)), _) => {
+            let text = format!("device {index} does not answer: {silent}");
+            Err(Failure::new(Kind::Nvml, text).hint(HANGS_OR_SICK))
+        }
+        (None, Some(silent)) => {
+            let text = format!(
+                "it is not certain which device has index {index}, since it is not known how many GPU {} has, which does not answer: {silent}",
+                silent.gpu
+            );
+            Err(Failure::new(Kind::Nvml, text).hint(HANGS_OR_SICK))
+        }
+        (None, None) => Err(no_such_index(index, order.places.len(), request)),
+    }
+}
+
+fn no_such_index(index: usize, devices: usize, request: &Request) -> Failure {
+    let there = match devices {
+        1 => "there is 1 device, 0".to_owned(),
+        many => format!("there are {many} devices, 0 to {}", many - 1),
+    };
+    let (within, hint) = match request.filter.grant {
+        Some(_) => (", within CUDA_VISIBLE_DEVICES", request.grant.without()),
+        None => (
+            "",
+            "getgpu --list; to wait for a free device: getgpu --wait",
+        ),
+    };
+    Failure::new(Kind::Usage, format!("no device {index}: {there}{within}")).hint(hint)
+}

@@ -1,0 +1,185 @@
+//! The story of a call that prints a device: the one reserved under a tag, else what the
+//! caller owns of its grant, else the device of INDEX or free ones, else what the queue
+//! brings. Nothing is confirmed before NVML has let go, and nothing is printed before a
+//! holder has the reservation.
+
+mod answer;
+pub mod caller;
+mod choose;
+pub mod explain;
+mod hand_out;
+mod indexed;
+mod shell_command;
+mod tag;
+mod unrelated;
+
+use getgpu_model::lease_tag;
+use std::cell::LazyCell;
+use std::time::{Duration, Instant};
+
+use getgpu_ask::Node;
+use getgpu_choose::{Decision, Name, Request, Selected, Served};
+use getgpu_linux::{Process, procfs::namespaces};
+use getgpu_lock::{HolderProcess, Role};
+use getgpu_model::{Failure, Kind, Visible};
+
+use answer::{Answer, Chosen};
+use choose::{choose, wait_in_queue};
+use hand_out::{Owner, hand_out};
+use tag::Tagged;
+
+use crate::call::{GetgpuCall, node};
+use crate::options::{GetgpuOptions, Keep};
+
+/// How long a grant that is taken is read again, and how often.
+const SIBLING: Duration = Duration::from_millis(200);
+const BETWEEN_LOOKS: Duration = Duration::from_millis(5);
+
+/// Prints a device.
+pub fn print(call: &GetgpuCall<'_>, mut request: Request) -> Result<(), Failure> {
+    let caller: LazyCell<Process> = LazyCell::new(caller::find);
+    let held = held(call, &caller)?;
+    if request.grant.visible == Visible::Nothing {
+        return Err(request.grant.empty());
+    }
+    let gid = call.options.gid;
+    let user = call.options.uid.map(|uid| tag::user(uid, gid));
+    let user = user.transpose()?.flatten();
+    request.user = user.map_or(request.user, |user| user.uid);
+    // Until the holder stands for it no other call of this user may look whether the
+    // tag is in use.
+    let mut tagged = Tagged::new(&call.lock_file, call.options, &request);
+    if tagged.tag().is_some() {
+        // Before anything is waited for, behind which the caller may have exited.
+        LazyCell::force(&caller);
+    }
+    let obtained = match tagged.enter()? {
+        Some(holder) => Obtained::Same(holder),
+        None => obtain(call, &mut request, &caller, &mut tagged)?,
+    };
+    let answer = match obtained {
+        Obtained::New(answer) => answer,
+        Obtained::Same(holder) => return answer::print_again(call, &[*holder]),
+    };
+    let owner = Owner {
+        caller: &caller,
+        held,
+        user,
+        tag: tagged.tag().cloned(),
+        label: label(call.options)?,
+    };
+    hand_out(call, answer, owner)
+}
+
+/// What a call prints.
+enum Obtained {
+    /// Devices that it reserves.
+    New(Answer),
+    /// The reservation that another call has made under the tag.
+    Same(Box<HolderProcess>),
+}
+
+/// What the reservation is shown as: a typed tag is its name, except where it is made for
+/// another program, as by the Python package.
+fn label(options: &GetgpuOptions) -> Result<Option<String>, Failure> {
+    let own = matches!(options.role, Role::Reservation | Role::Task);
+    let is_named = options.tag.is_some() && own;
+    if is_named { Ok(None) } else { lease_tag::own() }
+}
+
+/// Prints what is reserved under a tag.
+pub fn print_tagged(call: &GetgpuCall<'_>, name: &str) -> Result<(), Failure> {
+    let role = call.options.role;
+    answer::print_again(call, &tag::find(&call.lock_file, name, role)?)
+}
+
+/// Devices for the request, at once or after waiting, with this call's turn at its tag; else the
+/// reservation that another call made under the tag meanwhile.
+fn obtain(
+    call: &GetgpuCall<'_>,
+    request: &mut Request,
+    caller: &LazyCell<Process>,
+    tagged: &mut Tagged<'_>,
+) -> Result<Obtained, Failure> {
+    if let Some(answer) = answer::granted_again(call, request)? {
+        return Ok(Obtained::New(answer));
+    }
+    let mut node = node(call.settings);
+    let taken = match choose_or_queue(call, &mut node, request, caller)? {
+        Chosen::Ready(answer) => return Ok(Obtained::New(answer)),
+        Chosen::Unconfirmed(Selected::Taken(taken)) => taken,
+        Chosen::Unconfirmed(Selected::Queue(queueing)) => {
+            // Another call for the tag may be served while this one waits.
+            tagged.leave();
+            match wait_in_queue(call, request, &mut node, queueing, tagged)? {
+                Served::Taken(taken) => taken,
+                Served::Same(holder) => return Ok(Obtained::Same(holder)),
+            }
+        }
+    };
+    answer::confirm(call, taken, request, node.known().as_deref()).map(Obtained::New)
+}
+
+/// The process that `--hold` names. Without a name it is the caller, if there is one
+/// that can be waited for.
+fn held(call: &GetgpuCall<'_>, caller: &LazyCell<Process>) -> Result<Option<Process>, Failure> {
+    match call.options.keep {
+        Keep::Hold(Some(0)) if !namespaces::is_host_root() => {
+            let failure = Failure::new(
+                Kind::Usage,
+                "--hold=0: only root may hold a device without end",
+            );
+            return Err(failure.hint("getgpu --hold"));
+        }
+        Keep::Hold(Some(pid)) if pid > 0 => return caller::to_hold(pid).map(Some),
+        Keep::Hold(None) if caller::is_adopter(caller) => {
+            return Err(caller::adopted());
+        }
+        Keep::Hold(None) if !caller.seen() => return Err(caller::unseen()),
+        _ => {}
+    }
+    Ok(None)
+}
+
+/// A choice; made once more if a sibling has reserved the grant for us all meanwhile.
+fn choose_or_queue(
+    call: &GetgpuCall<'_>,
+    node: &mut Node<'_>,
+    request: &mut Request,
+    caller: &LazyCell<Process>,
+) -> Result<Chosen, Failure> {
+    node.nvml()?;
+    if call.options.keep != Keep::No {
+        // Now, while the library is being loaded.
+        LazyCell::force(caller);
+    }
+    let chosen = node.ask(|node| choose(call, node, request));
+    let none = match &chosen {
+        Err(failure) => failure.kind == Kind::NoneFree,
+        Ok(chosen) => matches!(chosen, Chosen::Unconfirmed(Selected::Queue(_))),
+    };
+    if none && reserved_by_sibling(call, request) {
+        return node.ask(|node| choose(call, node, request));
+    }
+    chosen
+}
+
+/// Re-checks for 200 ms whether a sibling has just reserved this grant: of tasks that
+/// were granted one device and ask for it at one instant, one is just reserving it.
+/// NVML is not open meanwhile.
+fn reserved_by_sibling(call: &GetgpuCall<'_>, request: &Request) -> bool {
+    let Some(grant) = request.filter.grant.as_deref() else {
+        return false;
+    };
+    if request.cover.is_some() || grant.len() != request.count {
+        return false;
+    }
+    let began = Instant::now();
+    while began.elapsed() < SIBLING {
+        if request.owned(&call.lock_file, None) != Decision::Nothing {
+            return true;
+        }
+        std::thread::sleep(BETWEEN_LOOKS);
+    }
+    false
+}

@@ -1,0 +1,226 @@
+//! `getgpu --monitor`: one process of root's on a node, where a site wants it. Once a
+//! second it looks at the lock and logs the end of leases; where `max_idle` is set it asks
+//! NVML whether held devices are used; once a minute it writes the metrics.
+
+mod held;
+mod idle;
+mod notice;
+mod short_leases;
+mod spell;
+pub mod suspects_file;
+
+use std::collections::BTreeMap;
+use std::fs::File;
+use std::io;
+use std::os::unix::fs::{OpenOptionsExt, PermissionsExt};
+use std::path::{Path, PathBuf};
+use std::time::{Duration, Instant};
+
+use getgpu_choose::{GrantUse, LockWarning, Request, find_lock_file};
+use getgpu_linux::{Range, procfs::namespaces};
+use getgpu_lock::{LockFile, OfdLock};
+use getgpu_model::{Detail, Diag, Failure, Inventory, Kind, Uuid, reason};
+use getgpu_settings::{Environment, Loaded, Log};
+
+use getgpu_core::call::node;
+use crate::prometheus::{self, WatchedDevice};
+use held::HeldDevices;
+use short_leases::LeaseEnds;
+
+/// Between two looks at the lock.
+const LOOK: Duration = Duration::from_secs(1);
+/// Between two lists of the node, two looks into the settings, and two files of metrics.
+const RELIST: Duration = Duration::from_secs(60);
+/// What a monitor locks of its file.
+const WHOLE: Range = Range::byte(0);
+
+/// Watches until it is killed; `metrics`: the file for node_exporter.
+///
+/// # Errors
+///
+/// Not root, not on the host, another one runs already, no lock, or settings that are wrong at the start.
+pub fn run(environment: &Environment, metrics: Option<&Path>, diag: &Diag) -> Result<(), Failure> {
+    if !namespaces::is_host_root() {
+        let text = "--monitor: only root sees what all users hold";
+        return Err(Failure::new(Kind::Usage, text));
+    }
+    if !namespaces::host_pids() {
+        let text = "--monitor: not in a pid namespace of its own, from which it sees no other process: start it on the host";
+        return Err(Failure::new(Kind::Usage, text));
+    }
+    let loaded = Loaded::read(environment, None)?.strict()?;
+    let lock_file = find_lock_file(&loaded.settings, environment, diag, LockWarning::Print)?;
+    let _only = only_one(&lock_file)?;
+    let mut monitor = Monitor {
+        lock_file,
+        loaded,
+        max_idle: BTreeMap::new(),
+        inventory: Inventory::default(),
+        held: HeldDevices::default(),
+        ends: LeaseEnds::default(),
+        told: Vec::new(),
+        looked: None,
+    };
+    let mut relist = Instant::now();
+    loop {
+        if relist <= Instant::now() {
+            relist = Instant::now() + RELIST;
+            monitor.relist(environment, diag);
+            report(monitor.write_suspects(), diag);
+            if let Some(path) = metrics {
+                report(monitor.write_metrics(environment, path), diag);
+            }
+        }
+        report(monitor.check(), diag);
+        std::thread::sleep(LOOK);
+    }
+}
+
+/// Whether a monitor of this lock runs; none if this user may not ask. Asking takes no
+/// lock: a monitor that starts at this instant would take us for another one.
+pub fn runs(lock_file: &LockFile) -> Option<bool> {
+    match File::open(file_of(lock_file)) {
+        Ok(file) => {
+            let conflict = OfdLock::new(file.into()).conflict(WHOLE).ok()?;
+            Some(conflict.is_some())
+        }
+        Err(error) => (error.kind() == io::ErrorKind::NotFound).then_some(false),
+    }
+}
+
+/// Keeps a second monitor of this lock away, whose lines would all come twice.
+fn only_one(lock_file: &LockFile) -> Result<OfdLock, Failure> {
+    let path = file_of(lock_file);
+    let unusable = |error: io::Error| {
+        let text = format!("--monitor: {}: {}", path.display(), reason(&error));
+        Failure::new(Kind::LockPlace, text)
+    };
+    let mut options = File::options();
+    options.write(true).create(true).truncate(false).mode(0o600);
+    let lock = OfdLock::new(options.open(&path).map_err(unusable)?.into());
+    if lock.try_write(WHOLE)? {
+        return Ok(lock);
+    }
+    let text = "--monitor: another one runs already";
+    Err(Failure::new(Kind::Refused, text))
+}
+
+/// The file that a monitor of this lock keeps locked. Only root can open it, so no other
+/// user can keep a monitor away.
+fn file_of(lock_file: &LockFile) -> PathBuf {
+    lock_file.path.with_extension("monitor")
+}
+
+/// A monitor continues whatever fails.
+fn report(done: Result<(), Failure>, diag: &Diag) {
+    if let Err(failure) = done {
+        diag.error(&failure);
+    }
+}
+
+struct Monitor {
+    lock_file: LockFile,
+    loaded: Loaded,
+    /// `max_idle` of users, as far as it was asked for since the settings were read.
+    max_idle: BTreeMap<Option<u32>, Option<Duration>>,
+    /// The node, as it was listed last.
+    inventory: Inventory,
+    held: HeldDevices,
+    ends: LeaseEnds,
+    /// The suspects that the file has.
+    told: Vec<(Uuid, usize)>,
+    /// When NVML was asked last whether held devices are used.
+    looked: Option<Instant>,
+}
+
+impl Monitor {
+    /// Reads the settings and lists the node anew; what cannot be read stays as it was.
+    fn relist(&mut self, environment: &Environment, diag: &Diag) {
+        match Loaded::read(environment, None).and_then(Loaded::strict) {
+            Ok(loaded) => {
+                self.loaded = loaded;
+                self.max_idle.clear();
+            }
+            Err(failure) => diag.error(&failure),
+        }
+        match node(&self.loaded.settings).ask(|node| node.inventory(Detail::Uuid)) {
+            Ok(inventory) => self.take(&inventory),
+            Err(failure) => diag.error(&failure),
+        }
+    }
+
+    /// Takes a new list, with what was known of GPUs that do not answer now.
+    fn take(&mut self, inventory: &Inventory) {
+        let mut listed = inventory.clone();
+        listed.keep_silent(&self.inventory);
+        self.inventory = listed;
+    }
+
+    fn check(&mut self) -> Result<(), Failure> {
+        let devices = self.inventory.devices.iter();
+        let devices: Vec<Uuid> = devices.map(|device| device.uuid.clone()).collect();
+        let ended = self.held.update(&self.lock_file, &devices)?;
+        for held in ended.iter().filter(|held| held.leased) {
+            for device in &held.devices {
+                self.ends.note(device, held.seen_for(), Instant::now());
+            }
+        }
+        if !ended.is_empty() && self.suspects() != self.told {
+            self.write_suspects()?;
+        }
+        if self.loaded.settings.log == Log::Syslog {
+            ended.iter().for_each(held::HeldDevice::log_end);
+        }
+        let (loaded, known) = (&self.loaded, &mut self.max_idle);
+        let shortest = idle::set_limits(&mut self.held, |uid| {
+            *known.entry(uid).or_insert_with(|| loaded.max_idle_of(uid))
+        });
+        let pause = shortest.map(spell::between_looks);
+        if pause.is_some_and(|pause| self.looked.is_none_or(|at| at.elapsed() >= pause)) {
+            self.looked = Some(Instant::now());
+            idle::check(&mut self.held, &self.inventory, &self.loaded.settings)?;
+        }
+        Ok(())
+    }
+
+    /// The devices on which leases only end at once, each with how many did.
+    fn suspects(&mut self) -> Vec<(Uuid, usize)> {
+        let lasting = self.held.leased_for(short_leases::SHORT);
+        self.ends.suspects(&lasting, Instant::now())
+    }
+
+    /// Leaves them for `--check`: when they change, and once a minute, so that a file that is
+    /// old was left by a monitor that has exited.
+    fn write_suspects(&mut self) -> Result<(), Failure> {
+        let suspects = self.suspects();
+        self.told.clone_from(&suspects);
+        suspects_file::write(&self.lock_file, &suspects).map_err(|error| {
+            let text = format!("--monitor: what it suspects: {}", reason(&error));
+            Failure::new(Kind::LockPlace, text)
+        })
+    }
+
+    /// The metrics of `--list --format prometheus` for node_exporter's textfile collector:
+    /// written beside the file and renamed, so that no reader gets half of it.
+    fn write_metrics(&mut self, environment: &Environment, path: &Path) -> Result<(), Failure> {
+        let request = Request::listed(&self.loaded.settings, environment, GrantUse::Ignore)?;
+        let suspects = self.suspects();
+        let watched = |device: &Uuid| WatchedDevice {
+            empty_since: self.held.empty_since(device),
+            short_leases: suspects
+                .iter()
+                .find(|(suspect, _)| suspect == device)
+                .map(|(_, many)| *many),
+        };
+        let mut node = node(&self.loaded.settings);
+        let text = prometheus::of_node(&mut node, request, &self.lock_file, &watched)?;
+        let new = path.with_extension("prom.new");
+        let written = std::fs::write(&new, text)
+            .and_then(|()| std::fs::set_permissions(&new, PermissionsExt::from_mode(0o644)))
+            .and_then(|()| std::fs::rename(&new, path));
+        written.map_err(|error| {
+            let text = format!("--monitor: {}: {}", path.display(), reason(&error));
+            Failure::new(Kind::Usage, text)
+        })
+    }
+}

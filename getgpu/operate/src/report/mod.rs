@@ -1,0 +1,72 @@
+//! `--report`: what the lines of `log = "syslog"` come to, as a table by user, tag or
+//! program. They come from the journal, or from standard input where that is no terminal.
+
+mod lines;
+mod tally;
+
+use std::io::{IsTerminal, Read};
+use std::process::{Command, Stdio};
+
+use getgpu_model::{Failure, Kind, diag::show, reason};
+
+use getgpu_core::options::ReportBy;
+
+/// Prints the report. `since`: as journalctl(1) has it, and then the journal is asked.
+///
+/// # Errors
+///
+/// Standard input or the journal cannot be read, or no line of it is one of these commands'.
+pub fn run(by: ReportBy, since: Option<&str>, json: bool) -> Result<(), Failure> {
+    let text = if since.is_some() || std::io::stdin().is_terminal() {
+        of_journal(since)?
+    } else {
+        let mut bytes = Vec::new();
+        let read = std::io::stdin().read_to_end(&mut bytes);
+        read.map_err(|error| failure("standard input", &reason(&error)))?;
+        String::from_utf8_lossy(&bytes).into_owned()
+    };
+    let events: Vec<lines::Event> = text.lines().filter_map(lines::Event::parse).collect();
+    if events.is_empty() {
+        return Err(Failure::new(
+            Kind::NoneFree,
+            "no line of getgpu's or cudawrap's to report",
+        )
+        .hint("the site's setting log = \"syslog\" has them written; journalctl may need root"));
+    }
+    let tally = tally::Tally::of(by, &events);
+    show(&if json { tally.json() } else { tally.table() })
+}
+
+fn of_journal(since: Option<&str>) -> Result<String, Failure> {
+    let mut journal = Command::new("journalctl");
+    journal.args([
+        "--no-pager",
+        "-q",
+        "-o",
+        "cat",
+        "-t",
+        "cudawrap",
+        "-t",
+        "getgpu",
+    ]);
+    if let Some(since) = since {
+        journal.arg(format!("--since={since}"));
+    }
+    let said = journal
+        .stdin(Stdio::null())
+        .output()
+        .map_err(|error| failure("journalctl", &reason(&error)))?;
+    if !said.status.success() {
+        let why = String::from_utf8_lossy(&said.stderr);
+        return Err(failure(
+            "journalctl",
+            why.lines().next().unwrap_or("failed"),
+        ));
+    }
+    Ok(String::from_utf8_lossy(&said.stdout).into_owned())
+}
+
+fn failure(from: &str, why: &str) -> Failure {
+    Failure::new(Kind::NoneFree, format!("{from}: cannot be read: {why}"))
+        .hint("give the lines on standard input: ... | getgpu --report")
+}

@@ -1,0 +1,62 @@
+//! One call of getgpu inside a hook: the words that would be typed, read by the same
+//! parser and answered by the same choice.
+
+use getgpu_choose::GrantUse;
+use getgpu_lock::Role;
+use getgpu_model::{Failure, Kind};
+use getgpu_settings::Environment;
+
+use super::{Context, DIAG};
+use crate::prometheus::text;
+use getgpu_core::carry_out;
+use getgpu_core::options::{self, Action, Format, GetgpuOptions};
+
+/// Reads words of the site or of a job that choose devices, and the hook's `own`.
+///
+/// # Errors
+///
+/// They are wrong, or leave the grant, or do something else than choose.
+pub fn choosing(words: &[String], own: &[String]) -> Result<GetgpuOptions, Failure> {
+    let typed = quietly(words.iter())?;
+    let why = match typed.action {
+        Action::Print(_) if typed.grant_use == GrantUse::Ignore => "a job stays within its grant",
+        Action::Print(_) => return quietly(words.iter().chain(own)),
+        _ => "with these options getgpu chooses no device",
+    };
+    Err(Failure::new(Kind::Usage, why))
+}
+
+fn quietly<'w>(words: impl Iterator<Item = &'w String>) -> Result<GetgpuOptions, Failure> {
+    options::parse(std::iter::once("-q".into()).chain(words.map(Into::into)))
+}
+
+/// Reserves devices, and prints them in this form.
+pub fn reserve(
+    context: &Context,
+    environment: &Environment,
+    mut options: GetgpuOptions,
+    format: Format,
+) -> Result<(), Failure> {
+    options.format = format;
+    carry_out(&options, context.loaded.clone(), environment, &DIAG, text)
+}
+
+/// Prints the lines for the part that a prolog has reserved under a tag; whether there is
+/// one.
+pub fn print_reserved(context: &Context, tag: &str) -> Result<bool, Failure> {
+    let words = ["-q", "--tag", tag, "--format", "task"].map(Into::into);
+    let mut options = options::parse(words.into_iter())?;
+    options.role = Role::JobPart;
+    let printed = carry_out(
+        &options,
+        context.loaded.clone(),
+        &context.environment,
+        &DIAG,
+        text,
+    );
+    match printed {
+        Ok(()) => Ok(true),
+        Err(failure) if failure.kind == Kind::NoneFree => Ok(false),
+        Err(failure) => Err(failure),
+    }
+}

@@ -1,0 +1,221 @@
+//! The TaskProlog: gives each task a device of its own, from before it starts until it
+//! exits. Slurm obeys the lines `export NAME=VALUE` that this prints. A task that should
+//! have a device and can be given none sees no GPU at all, and its user is told why.
+
+use std::path::Path;
+
+use getgpu_lock::Role;
+use getgpu_model::{Failure, Kind, diag::print, exit};
+use getgpu_settings::SlurmTasks;
+
+use super::task::{self, Division};
+use super::tell::{self, Who};
+use super::wish::Wish;
+use super::{Context, job_number, mark, part, tag, task_epilog, task_process, variable};
+use getgpu_core::options::Format;
+
+/// What hides all GPUs.
+const HIDE: &str = "export CUDA_VISIBLE_DEVICES=\n";
+
+/// Runs it; none: the status is 0.
+pub fn run(context: &Context) -> Option<i32> {
+    if task_epilog::is_called() {
+        task_epilog::run();
+        return None;
+    }
+    let job = job_number("task-prolog")?;
+    let jobs = task::jobs(&variable, &job);
+    let shares = &context.loaded.settings.slurm.shares;
+    let task = SlurmTask {
+        context,
+        pid: task_process::find(),
+        granted: task::granted(&variable),
+        promised: task::promised(&variable, shares.iter().map(|share| share.name.as_str())),
+        marked: jobs
+            .iter()
+            .find_map(|job| Some((job.clone(), mark::reason(&context.marks(), job)?))),
+        jobs,
+    };
+    match task.serve() {
+        Ok(()) => None,
+        Err(denied) => task.deny(&denied),
+    }
+}
+
+/// A task that should have a device and gets none.
+pub struct Denied {
+    who: Who,
+    failure: Failure,
+}
+
+impl Denied {
+    pub fn new(who: Who, failure: Failure) -> Self {
+        Self { who, failure }
+    }
+
+    fn because(kind: Kind, why: String) -> Self {
+        Self::new(Who::First, Failure::new(kind, why))
+    }
+}
+
+/// One task, and what is known of it.
+pub struct SlurmTask<'a> {
+    pub context: &'a Context,
+    /// The process that becomes the task.
+    pub pid: i32,
+    /// How many devices are granted; 0: unknown.
+    granted: Option<usize>,
+    /// What job_submit.lua has promised to the job.
+    promised: Option<String>,
+    /// The job that got no part, and why.
+    marked: Option<(String, &'static str)>,
+    /// The job's numbers.
+    jobs: Vec<String>,
+}
+
+impl SlurmTask<'_> {
+    fn serve(&self) -> Result<(), Denied> {
+        // The part of the job comes before all else.
+        if self.use_part()? {
+            return Ok(());
+        }
+        let settings = &self.context.loaded.settings.slurm;
+        let wish = Wish::read(settings, self.granted.is_some())
+            .map_err(|failure| Denied::new(Who::First, failure))?;
+        if wish == Wish::Nothing {
+            return Ok(());
+        }
+        if wish == Wish::Nobody || task::only_starts_tasks(&variable) {
+            return self.leave_alone();
+        }
+        let division = self
+            .granted
+            .map(|devices| task::division(&variable, devices));
+        let keeps = wish == Wish::Site && settings.tasks != SlurmTasks::All;
+        match division {
+            Some(Division::All) if keeps => self.keep(),
+            division => self.give(wish, division),
+        }
+    }
+
+    /// Prints what the prolog has reserved for the job, or refuses what was promised in
+    /// vain; whether there was anything to print.
+    fn use_part(&self) -> Result<bool, Denied> {
+        if let Some((job, why)) = &self.marked {
+            let why = format!("job {job} asked for a part of a GPU: {why}");
+            return Err(Denied::because(Kind::NoneFree, why));
+        }
+        let none_given = self.context.loaded.settings.slurm.shares.is_empty();
+        if !none_given || self.promised.is_some() {
+            for job in &self.jobs {
+                match part::print_reserved(self.context, &tag(job)) {
+                    Ok(true) => return Ok(true),
+                    Err(failure) if self.promised.is_some() => {
+                        return Err(Denied::new(Who::First, failure));
+                    }
+                    Ok(false) | Err(_) => {}
+                }
+            }
+        }
+        match &self.promised {
+            Some(part) => {
+                let job = &self.jobs[0];
+                let mut why = format!(
+                    "job {job}: {part} was promised, and no prolog has reserved it on this node"
+                );
+                if variable("SLURM_RESTART_COUNT").is_some() {
+                    // slurmd takes a job that starts again at once for one that it knows.
+                    why += &format!(
+                        "; after `scontrol requeue {job}` leave its start to Slurm, which runs the prolog"
+                    );
+                }
+                Err(Denied::because(Kind::NoneFree, why))
+            }
+            None => Ok(false),
+        }
+    }
+
+    /// Nothing is given to the task.
+    fn leave_alone(&self) -> Result<(), Denied> {
+        let library = getgpu_auto::library_for_tasks(&self.context.loaded.settings);
+        match library {
+            Some(library) if self.may_load_library() => show(&injection(&library)),
+            _ => Ok(()),
+        }
+    }
+
+    /// Neither a grant nor another library is in the way.
+    fn may_load_library(&self) -> bool {
+        self.granted.is_none() && variable("CUDA_INJECTION64_PATH").is_none()
+    }
+
+    /// Reserves a device, or a part of one, and prints it.
+    fn give(&self, wish: Wish, division: Option<Division>) -> Result<(), Denied> {
+        let by_site = wish == Wish::Site;
+        let options = match (wish, division) {
+            (Wish::Job(options), _) if !options.is_empty() => options,
+            (_, Some(Division::Part(many))) => vec!["--share".into(), format!("1/{many}")],
+            _ => Vec::new(),
+        };
+        let Err(mut failure) = self.reserve(&options) else {
+            return Ok(());
+        };
+        let no_gpu_here = exit::getgpu(failure.kind) == exit::getgpu(Kind::NoDriver);
+        if by_site && self.granted.is_none() && no_gpu_here && !self.strict() {
+            // A node without GPUs is nothing to tell about.
+            return show(HIDE);
+        }
+        if failure.kind == Kind::Usage && !options.is_empty() {
+            let options = options.join(" ");
+            failure.message = format!("GETGPU_SLURM={options}: {}", failure.message);
+        }
+        let who = match failure.kind {
+            Kind::NoneFree => Who::Each,
+            _ => Who::First,
+        };
+        Err(Denied::new(who, failure))
+    }
+
+    fn reserve(&self, options: &[String]) -> Result<(), Failure> {
+        if let Some(wrong) = &self.context.wrong {
+            return Err(wrong.clone());
+        }
+        let mut options = part::choosing(options, &[format!("--hold={}", self.pid)])?;
+        options.role = Role::Task;
+        part::reserve(
+            self.context,
+            &self.context.environment,
+            options,
+            Format::Task,
+        )
+    }
+
+    pub fn strict(&self) -> bool {
+        self.context.loaded.settings.slurm.strict
+    }
+
+    /// Tells the user, and hides all GPUs; a strict site does not start the task.
+    fn deny(&self, denied: &Denied) -> Option<i32> {
+        let why = &denied.failure.message;
+        if self.strict() {
+            tell::user(self.pid, denied.who, &format!("not started: {why}"));
+            return Some(exit::getgpu(denied.failure.kind));
+        }
+        let _ = print(HIDE);
+        let text = format!("started without a GPU, CUDA_VISIBLE_DEVICES is empty: {why}");
+        tell::user(self.pid, denied.who, &text);
+        None
+    }
+}
+
+fn injection(library: &Path) -> String {
+    format!("export CUDA_INJECTION64_PATH={}\n", library.display())
+}
+
+/// Prints lines for slurmstepd, if there are any.
+pub fn show(lines: &str) -> Result<(), Denied> {
+    if lines.is_empty() {
+        return Ok(());
+    }
+    print(lines).map_err(|failure| Denied::new(Who::First, failure))
+}
