@@ -16,7 +16,7 @@ DESTDIR     =
 CARGO       = cargo
 INSTALL     = install
 # The crates that the programs share, but for getgpu-nvml.
-libraries   = $(addprefix -p getgpu-,linux model lock settings cli ask auto choose)
+libraries   = $(addprefix -p getgpu-,linux model lock settings cli ask auto choose queue core operate)
 # Where the built programs are.
 target      = $(or $(CARGO_TARGET_DIR),target)
 programs    = $(target)/release

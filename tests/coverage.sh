@@ -36,7 +36,7 @@ counted() {
     cargo "$1" --locked --target-dir "$folder/build" "${@:2}"
 }
 
-libraries=(-p getgpu-linux -p getgpu-model -p getgpu-lock -p getgpu-settings -p getgpu-cli -p getgpu-ask -p getgpu-auto -p getgpu-choose)
+libraries=(-p getgpu-linux -p getgpu-model -p getgpu-lock -p getgpu-settings -p getgpu-cli -p getgpu-ask -p getgpu-auto -p getgpu-choose -p getgpu-queue -p getgpu-core -p getgpu-operate)
 products=("${libraries[@]}" -p getgpu-nvml -p getgpu -p cudawrap -p create-cudawrap)
 counted test --quiet "${products[@]}" --lib --bins >"$folder/log" 2>&1 || { tail -n 30 "$folder/log"; exit 1; }
 mapfile -t tests < <(counted test "${products[@]}" --lib --bins --no-run --message-format=json 2>/dev/null |

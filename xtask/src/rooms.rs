@@ -19,26 +19,26 @@ struct Extra {
 const EXTRAS: [Extra; 10] = [
     Extra {
         name: "Slurm's hooks",
-        places: &["getgpu/src/slurm/", "common/settings/src/slurm.rs"],
+        places: &["getgpu/operate/src/slurm/", "common/settings/src/slurm.rs"],
         words: &["slurm"],
         // What is known of a rank, and of any batch job.
         others: &["cudawrap/src/ranks/", "common/model/src/batch"],
     },
     Extra {
         name: "monitor",
-        places: &["getgpu/src/monitor/"],
+        places: &["getgpu/operate/src/monitor/"],
         words: &["monitor"],
         others: &[],
     },
     Extra {
         name: "watch",
-        places: &["getgpu/src/list/watch.rs"],
+        places: &["getgpu/core/src/list/watch.rs"],
         words: &["watch"],
         others: &["exit_watch", "exitwatch", "watched"],
     },
     Extra {
         name: "Prometheus",
-        places: &["getgpu/src/list/prometheus.rs"],
+        places: &["getgpu/operate/src/prometheus.rs"],
         words: &["prometheus", "metrics"],
         others: &[],
     },
@@ -69,7 +69,7 @@ const EXTRAS: [Extra; 10] = [
             "cudawrap/src/auto/",
             "common/auto/",
             "common/settings/src/first_call.rs",
-            "getgpu/src/check/auto.rs",
+            "getgpu/operate/src/check/auto.rs",
         ],
         words: &["auto", "libcudawrap"],
         // A value of the settings `type`, `share` and `slurm.tasks`, and of --color.
@@ -87,7 +87,7 @@ const EXTRAS: [Extra; 10] = [
     },
     Extra {
         name: "check",
-        places: &["getgpu/src/check/"],
+        places: &["getgpu/operate/src/check/"],
         words: &["check::", "action::check", "mod check", "check {"],
         others: &[],
     },

@@ -15,10 +15,10 @@ use getgpu_model::{Diag, Failure, Kind, Verbosity, Visible};
 use getgpu_settings::{Environment, Loaded, Settings, Source};
 
 use crate::call::Lessee;
-use crate::lease::handover::LaunchSpec;
 use crate::lease::Lease;
-use crate::ranks;
+use crate::lease::handover::LaunchSpec;
 use crate::mps;
+use crate::ranks;
 use crate::start::linked;
 
 /// What the choice takes beside NVML's own time.

@@ -20,9 +20,9 @@ use getgpu_model::{CpuSet, Device, Failure, Units, Uuid, cpus::mask, reason};
 use getgpu_settings::Settings;
 
 use crate::call::CudawrapCall;
+use crate::lease::Lease;
 use crate::lease::handover::LaunchSpec;
 use crate::lease::helper;
-use crate::lease::Lease;
 use mask_origin::MaskOrigin;
 
 /// Where the kernel tells about CPUs (Documentation/admin-guide/cputopology.rst).

@@ -3,22 +3,18 @@
 //! exits before a claim is confirmed.
 
 use getgpu_ask::Node;
-use getgpu_choose::{
-    Chooser, Decision, Nameless, Observer, Obstacle, Outside, Part, Request, Selected, Selection,
-    Served, Taken,
-};
+use getgpu_choose::{Chooser, Decision, Outside, Part, Request, Taken};
 use getgpu_lock::Side;
-use getgpu_model::{
-    Detail, Device, Failure, Inventory, Kind, Share, Uuid, Visible,
-};
+use getgpu_model::{Detail, Device, Failure, Inventory, Kind, Share, Uuid, Visible};
+use getgpu_queue::{At, Nameless, Observer, Obstacle, Selected, Selection, Served};
 use getgpu_settings::RunOrFail;
 
 use crate::bind::CpuNeighbours;
 use crate::call::CudawrapCall;
+use crate::lease::helper;
 use crate::lease::together::{check_first_mig, check_instances, check_together};
 use crate::ranks::{Rank, apply_rank, waiting};
 use crate::visible;
-use crate::lease::helper;
 
 /// The options that leave only some devices to choose from.
 const CHOOSING: [&str; 5] = ["type", "profile", "model", "min_memory", "gpu"];
@@ -190,15 +186,13 @@ pub fn free(call: &CudawrapCall<'_>, mut request: Request) -> Result<Choice, Fai
         }
         Some(Selected::Taken(taken)) => Devices::Free(taken),
         Some(Selected::Queue(queueing)) => {
-            let Served::Taken(taken) = queueing.wait(
-                call.lock_file,
-                Side::Lease,
-                &mut request,
-                &mut node,
-                call.environment,
-                call.diag,
-                &mut Nameless,
-            )?;
+            let at = At {
+                lock_file: call.lock_file,
+                side: Side::Lease,
+                environment: call.environment,
+                diag: call.diag,
+            };
+            let Served::Taken(taken) = queueing.wait(at, &mut request, &mut node, &mut Nameless)?;
             let inventory = node.known().unwrap_or_default();
             check_together(&devices_of(&taken.parts), &inventory)?;
             Devices::Free(taken)
@@ -334,7 +328,7 @@ impl Observer for Together<'_> {
         }
         let whole = pool.iter().filter(|device| device.slot.is_none()).count();
         check_first_mig(count.saturating_sub(whole), inventory)?;
-        let together = usable_together(pool.iter().copied());
+        let together = getgpu_model::usable_together(pool.iter().copied());
         check_instances(count, together, inventory)
     }
 

@@ -11,9 +11,9 @@ use getgpu_settings::{Log, Settings};
 
 use crate::bind;
 use crate::call::{CudawrapCall, Lessee};
+use crate::lease::Lease;
 use crate::lease::choose::uuids;
 use crate::lease::handover::LaunchSpec;
-use crate::lease::Lease;
 use crate::lease::leased::Leased;
 use crate::mps;
 

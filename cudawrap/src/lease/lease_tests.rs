@@ -3,7 +3,9 @@
 
 use std::os::unix::fs::PermissionsExt;
 
-use getgpu_lock::{ClaimSpec, Level, LockFile, claim::try_claim, holders, occupancy};
+use getgpu_lock::{Claim, ClaimSpec, Level, LockFile, claim::try_claim, holders, occupancy};
+
+use getgpu_model::Device;
 
 use super::*;
 
@@ -30,6 +32,11 @@ fn confirmed(lock_file: &LockFile, span: Span) -> Claim {
     claim
 }
 
+fn part(got: Got) -> Part {
+    let device = Device::by_uuid(Uuid::parse(DEVICE).unwrap());
+    Part { device, got }
+}
+
 /// A lease that no user has signed counts as nothing against the limit of one, and is listed as
 /// an unknown user's.
 #[test]
@@ -41,7 +48,7 @@ fn a_lease_is_signed_where_no_descriptor_is_left() {
         uid: 1234,
         pid: None,
     };
-    let held = signature.inherit(vec![claim]);
+    let held = signature.inherit(vec![part(Got::Claimed(claim))]);
     let probe = lock_file.open().unwrap();
     let uids = holders::uids(&probe, span, Side::Lease).unwrap();
     assert!(uids.into_iter().eq([1234]));
@@ -59,8 +66,8 @@ fn a_lease_inside_that_of_an_ancestor_is_held_and_signed() {
         pid: Some(77),
     };
     let description = lock_file.open().unwrap();
-    let inherited = [(span, Units::whole())];
-    signature.hold(&description, &[], &inherited).unwrap();
+    let joined = [part(Got::Joined(Units::whole()))];
+    signature.hold(&description, &joined).unwrap();
     let probe = lock_file.open().unwrap();
     let signed = || {
         let uids = holders::uids(&probe, span, Side::Lease).unwrap();

@@ -2,14 +2,15 @@
 //! claimed here, after waiting in the queue if that is wanted. A linked program does not
 //! wait for a device that is named for it, and runs there even without a lease.
 
-use getgpu_choose::{NamedDevices, NamedOutcome, Request, take_in_turn};
+use getgpu_choose::{NamedDevices, NamedOutcome, Request};
 use getgpu_model::{Device, Failure, Uuid};
+use getgpu_queue::take_in_turn;
 use getgpu_settings::RunOrFail;
 
 use crate::bind::CpuNeighbours;
 use crate::call::{CudawrapCall, Origin};
-use crate::lease::choose::{Choice, Devices, uuids};
 use crate::lease::Lease;
+use crate::lease::choose::{Choice, Devices, uuids};
 use crate::lease::others;
 use crate::visible;
 

@@ -24,7 +24,11 @@ pub fn check_first_mig(mig: usize, inventory: &Inventory) -> Result<(), Failure>
 }
 
 /// A program sees one compute instance of each GPU instance from driver 570 on.
-pub fn check_instances(wanted: usize, together: usize, inventory: &Inventory) -> Result<(), Failure> {
+pub fn check_instances(
+    wanted: usize,
+    together: usize,
+    inventory: &Inventory,
+) -> Result<(), Failure> {
     if together >= wanted || !inventory.one_per_gpu_instance() {
         return Ok(());
     }

@@ -10,8 +10,8 @@ use getgpu_linux::sys;
 use getgpu_model::{Diag, Failure, Kind, Verbosity, exit};
 
 use crate::lease::launch::fail;
-use crate::start::locate_program::{self, Called};
 use crate::mps;
+use crate::start::locate_program::{self, Called};
 use crate::start::{linked, own_name};
 
 /// How often a path is looked at that changes under our eyes.

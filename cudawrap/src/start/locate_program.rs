@@ -10,8 +10,8 @@ use std::path::{Path, PathBuf};
 use getgpu_linux::{Chain, Rule, chain, directories, identity, is_cudawrap, sys};
 use getgpu_model::{Failure, Kind};
 
-use crate::start::invoked_path::{self, Ourselves};
 use crate::options;
+use crate::start::invoked_path::{self, Ourselves};
 
 /// How we were called.
 #[derive(Clone, Debug, PartialEq, Eq)]

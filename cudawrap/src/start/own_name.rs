@@ -17,10 +17,10 @@ use crate::lease::choose::choose;
 use crate::lease::handover::{LaunchSpec, exec};
 use crate::lease::launch::{fail, launch, log_refusal};
 use crate::lease::leased::lease;
-use crate::start::locate_program;
 use crate::options::{self, CudawrapOptions, Wanted};
-use crate::{auto, mps, ranks};
 use crate::start::clearing;
+use crate::start::locate_program;
+use crate::{auto, mps, ranks};
 
 /// Runs with all arguments, the program's name included; returns the exit status if the
 /// program could not be run.

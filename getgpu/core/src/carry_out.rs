@@ -106,7 +106,13 @@ fn look_or_print(
 ) -> Result<(), Failure> {
     let (settings, lock_file) = (call.settings, &call.lock_file);
     match &call.options.action {
-        Action::List => list::show(&mut node(settings), request, lock_file, call.options, metrics),
+        Action::List => list::show(
+            &mut node(settings),
+            request,
+            lock_file,
+            call.options,
+            metrics,
+        ),
         Action::Watch(every) => list::watch::run(*every, || {
             let mut node = node(settings);
             list::drawn(&mut node, request.clone(), lock_file, call.options).into_bytes()

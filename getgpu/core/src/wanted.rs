@@ -1,15 +1,16 @@
 //! `--wanted`: whether a call waits in the queue while the caller has devices, for a program that
 //! can make room at a moment that suits it. Reads the queue and changes nothing.
 
-use getgpu_choose::{LockWarning, find_lock_file, waiting_beside};
+use getgpu_choose::{LockWarning, find_lock_file};
 use getgpu_linux::procfs::{self, ancestry, fdinfo};
 use getgpu_linux::{OwnLock, Range};
 use getgpu_lock::{LockFile, layout, ownership_proof};
 use getgpu_model::{Diag, Failure, Kind, Uuid, Verbosity, Visible, diag::show, exit, quantity};
+use getgpu_queue::waiting_beside;
 use getgpu_settings::{Environment, Loaded};
 
-use crate::put_options;
 use crate::options::GetgpuOptions;
+use crate::put_options;
 
 /// The process that has devices of the caller's.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]

@@ -13,8 +13,8 @@ use getgpu_core::list::{self, Listing};
 use getgpu_lock::{Holder, LockFile};
 use getgpu_model::{Failure, Uuid, quantity::unix_seconds};
 
-use getgpu_core::list::rows::{DeviceState, Row};
 use crate::slurm::mark;
+use getgpu_core::list::rows::{DeviceState, Row};
 
 /// What a monitor knows of a device.
 #[derive(Clone, Copy, Debug, Default)]

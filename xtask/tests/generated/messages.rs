@@ -111,7 +111,7 @@ fn stands(text: &str, part: &str, is_cut_before: bool, is_cut_behind: bool) -> b
 #[test]
 fn troubleshooting_quotes_what_the_programs_print() {
     let mut text = String::new();
-    for product in ["common", "getgpu/src", "cudawrap", "create-cudawrap/src"] {
+    for product in ["common", "getgpu", "cudawrap", "create-cudawrap/src"] {
         sources(&root().join(product), &mut text);
     }
     // What the kernel and the standard library say.

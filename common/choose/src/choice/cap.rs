@@ -80,10 +80,11 @@ impl HeldByUser {
 
 /// A request for more than a user may ever have fails at once, waiting or not. How much
 /// several shares are is known with the inventory.
-pub(crate) fn check_satisfiable(
-    request: &Request,
-    inventory: Option<&Inventory>,
-) -> Result<(), Failure> {
+///
+/// # Errors
+///
+/// It is for more.
+pub fn check_satisfiable(request: &Request, inventory: Option<&Inventory>) -> Result<(), Failure> {
     let wanted = match (request.filter.share, inventory) {
         (_, Some(inventory)) => request.most_units(inventory),
         (None, None) => request.most_units(&Inventory::default()),

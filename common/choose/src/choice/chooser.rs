@@ -46,7 +46,11 @@ pub struct Chooser<'a, 'n> {
 impl Chooser<'_, '_> {
     /// Picks a random free device without a scan of the node, where the request allows
     /// it. `None`: only a scan can answer.
-    pub(crate) fn pick_randomly(&mut self, probe: &OfdLock) -> Result<Option<Part>, Failure> {
+    ///
+    /// # Errors
+    ///
+    /// The lock file cannot be locked, or NVML does not answer.
+    pub fn pick_randomly(&mut self, probe: &OfdLock) -> Result<Option<Part>, Failure> {
         if !self.request.can_pick_randomly() {
             return Ok(None);
         }
@@ -89,7 +93,11 @@ impl Chooser<'_, '_> {
     }
 
     /// Chooses among the devices of the node.
-    pub(crate) fn choose(
+    ///
+    /// # Errors
+    ///
+    /// The pool can never meet the request, the lock file cannot be locked, or NVML does not answer.
+    pub fn choose(
         &mut self,
         probe: &OfdLock,
         inventory: &Inventory,

@@ -81,7 +81,11 @@ pub fn units(probe: &OfdLock, request: &Request, device: &Device) -> Result<Offe
 }
 
 /// Whether the request had room on the device if no process held the units `leaving`.
-pub(crate) fn fits_without(
+///
+/// # Errors
+///
+/// The lock file cannot be read.
+pub fn fits_without(
     probe: &OfdLock,
     request: &Request,
     device: &Device,

@@ -11,30 +11,30 @@ use super::offer::Rejected;
 
 /// Why each device of the pool is in use, for the one line.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
-pub(crate) struct RejectionReport {
+pub struct RejectionReport {
     /// Leased devices per user.
-    pub(crate) users: BTreeMap<String, usize>,
+    pub users: BTreeMap<String, usize>,
     /// Leased by a user whose name cannot be read.
-    pub(crate) leased: usize,
+    pub leased: usize,
     /// Reserved, or claimed tentatively.
-    pub(crate) reserved: usize,
+    pub reserved: usize,
     /// Those of them that are reserved for this user.
-    pub(crate) own: usize,
+    pub own: usize,
     /// Used by programs that never asked.
-    pub(crate) other: usize,
+    pub other: usize,
     /// NVML would not tell.
-    pub(crate) unknown: usize,
+    pub unknown: usize,
     /// CUDA cannot or should not start there.
-    pub(crate) unhealthy: usize,
+    pub unhealthy: usize,
     /// Kept for a waiter that wants several.
-    pub(crate) kept: usize,
+    pub kept: usize,
     /// Free, but fewer than are wanted.
     pub free: usize,
 }
 
 impl RejectionReport {
     /// Counts what was rejected; `probe` reads from the lock who has it.
-    pub(crate) fn take(rejected: &[(Device, Rejected)], probe: &OfdLock) -> Self {
+    pub fn take(rejected: &[(Device, Rejected)], probe: &OfdLock) -> Self {
         let mut report = Self::default();
         for (device, why) in rejected {
             match why {
@@ -110,7 +110,7 @@ impl RejectionReport {
     }
 
     /// The failure that says it.
-    pub(crate) fn failure(&self) -> Failure {
+    pub fn failure(&self) -> Failure {
         let what = if self.free > 0 {
             "too few free devices"
         } else {

@@ -217,7 +217,7 @@ impl Request {
     }
 
     /// The most units that the request can take of the devices of the node, all together.
-    pub(crate) fn most_units(&self, inventory: &Inventory) -> i64 {
+    pub fn most_units(&self, inventory: &Inventory) -> i64 {
         let devices = inventory.devices.iter();
         let share = self.filter.share;
         let each = devices
@@ -269,7 +269,7 @@ impl Request {
     }
 
     /// The request for just these devices, which the grant names, inside of `cover`.
-    pub(crate) fn named(&self, devices: Vec<Uuid>, cover: Option<Cover>) -> Self {
+    pub fn named(&self, devices: Vec<Uuid>, cover: Option<Cover>) -> Self {
         let mut named = Self {
             kind: TakeKind::Named,
             cover,

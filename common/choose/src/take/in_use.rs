@@ -16,7 +16,7 @@ pub struct InUse {
 impl InUse {
     /// Looks who holds a device in this way: another program than those that this call comes from,
     /// if there is one. `kind`: `lease` or `reservation`.
-    pub(crate) fn of(lock_file: &LockFile, probe: &OfdLock, device: &Device, kind: &str) -> Self {
+    pub fn of(lock_file: &LockFile, probe: &OfdLock, device: &Device, kind: &str) -> Self {
         let held = holders::holdings(lock_file, probe, Span::of(&device.uuid)).ok();
         Self {
             uuid: device.uuid.clone(),

@@ -26,7 +26,7 @@ pub struct Part {
 
 impl Part {
     /// A device with a claim on it.
-    pub(crate) const fn claimed(device: Device, claim: Claim) -> Self {
+    pub const fn claimed(device: Device, claim: Claim) -> Self {
         Self {
             device,
             got: Got::Claimed(claim),

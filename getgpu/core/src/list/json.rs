@@ -1,8 +1,8 @@
 //! The listing as JSON, schema 1: names may be added, never changed. Bytes and Unix
 //! seconds; null where not known.
 
-use getgpu_choose::Queued;
 use getgpu_model::quantity::unix_seconds;
+use getgpu_queue::Queued;
 use serde::Serialize;
 
 use super::Listing;

@@ -20,12 +20,13 @@ use getgpu_model::lease_tag;
 use std::time::Duration;
 
 use getgpu_ask::Node;
-use getgpu_choose::{IndexOrder, Outside, Queued, Request, queued};
+use getgpu_choose::{IndexOrder, Outside, Request};
 use getgpu_linux::Range;
 use getgpu_lock::{Holdings, LockFile, OfdLock, Span, claimers, holders, host_sharing, layout};
 use getgpu_model::{
     Detail, Device, Failure, Gauge, Inventory, Kind, Uuid, Verbosity, diag, quantity::counted,
 };
+use getgpu_queue::{Queued, queued};
 use getgpu_settings::allowed;
 
 use crate::options::{Format, GetgpuOptions};
@@ -207,7 +208,7 @@ fn of_index(
 impl Listing {
     /// What the lock alone tells.
     fn of_lock(lock_file: &LockFile, probe: &OfdLock) -> Result<Self, Failure> {
-        let (in_line, queue) = (getgpu_choose::queue::waiting(probe, None)?, queued(probe)?);
+        let (in_line, queue) = (getgpu_queue::waiting(probe, None)?, queued(probe)?);
         Ok(Self {
             inventory: Inventory::default(),
             rows: Vec::new(),

@@ -5,7 +5,7 @@
 use std::time::Duration;
 
 use getgpu_ask::Node;
-use getgpu_choose::{Queued, Request, queued};
+use getgpu_choose::Request;
 use getgpu_lock::LockFile;
 use getgpu_lock::kept::Count;
 use getgpu_model::{
@@ -13,6 +13,7 @@ use getgpu_model::{
     diag::{printable, show as print},
     quantity::{brief, unix_seconds},
 };
+use getgpu_queue::{Queued, queued};
 
 use super::rows::Row;
 use super::width::{padded, width};

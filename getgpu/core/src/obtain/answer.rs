@@ -2,9 +2,10 @@
 //! only when NVML has let go, or what the caller owns already. The forms of `--format`.
 
 use getgpu_ask::gpu_bus;
-use getgpu_choose::{Cover, Decision, Guard, Request, Selected, Taken};
+use getgpu_choose::{Cover, Decision, Guard, Request, Taken};
 use getgpu_lock::{HolderProcess, OfdLock, Side, Span, claim::join, ownership_proof};
 use getgpu_model::{Detail, Failure, Inventory, Kind, Share, Units, Uuid, diag, frameworks, share};
+use getgpu_queue::Selected;
 
 use crate::call::{GetgpuCall, node};
 use crate::options::{Action, Format, Keep};

@@ -2,19 +2,17 @@
 //! claims: `print` confirms the claims after NVML has been closed.
 
 use getgpu_ask::Node;
-use getgpu_choose::{
-    Chooser, Decision, Observer, Obstacle, Part, Queueing, Rejected, Request, Selected, Selection,
-    Served, Taken,
-};
+use getgpu_choose::{Chooser, Decision, Part, Rejected, Request, Taken};
 use getgpu_lock::{HolderProcess, OfdLock, Side};
 use getgpu_model::{Device, Failure, Inventory, usable_together};
+use getgpu_queue::{At, Observer, Obstacle, Queueing, Selected, Selection, Served};
 
-use crate::obtain::answer::{self, Chosen};
 use crate::call::GetgpuCall;
+use crate::obtain::answer::{self, Chosen};
 use crate::obtain::explain;
 use crate::obtain::indexed::indexed;
-use crate::options::{Action, Format};
 use crate::obtain::tag::Tagged;
+use crate::options::{Action, Format};
 
 const HINT: &str = "an empty CUDA_VISIBLE_DEVICES hides all GPUs and many programs silently fall back to the CPU: use cudawrap -- PROGRAM, or getgpu --wait";
 
@@ -67,16 +65,13 @@ pub fn wait_in_queue(
     queueing: Queueing,
     tagged: &mut Tagged<'_>,
 ) -> Result<Served<Box<HolderProcess>>, Failure> {
-    let (lock_file, environment) = (&call.lock_file, call.environment);
-    let served = queueing.wait(
-        lock_file,
-        Side::Reservation,
-        request,
-        node,
-        environment,
-        call.diag,
-        tagged,
-    )?;
+    let at = At {
+        lock_file: &call.lock_file,
+        side: Side::Reservation,
+        environment: call.environment,
+        diag: call.diag,
+    };
+    let served = queueing.wait(at, request, node, tagged)?;
     if let Served::Taken(taken) = &served {
         warn_of_unusable(call, taken, node.known().as_deref());
     }

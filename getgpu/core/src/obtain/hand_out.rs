@@ -14,11 +14,11 @@ use getgpu_settings::Log;
 use nix::poll::{PollFd, PollFlags};
 use nix::sys::signal::SigSet;
 
-use crate::obtain::answer::{self, Answer};
 use crate::call::GetgpuCall;
 use crate::holder::{self, Started};
-use crate::options::{Format, Keep};
+use crate::obtain::answer::{self, Answer};
 use crate::obtain::unrelated::warn_of_unrelated;
+use crate::options::{Format, Keep};
 
 /// For whom a device is reserved, and under which name.
 pub struct Owner<'a> {

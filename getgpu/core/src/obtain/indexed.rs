@@ -3,14 +3,14 @@
 
 use getgpu_ask::{HANGS_OR_SICK, Node};
 use getgpu_choose::{
-    Admission, Chooser, Decision, Got, IndexOrder, Indexed, Offer, Part, Request, Selected, Taken,
-    pool,
+    Admission, Chooser, Decision, Got, IndexOrder, Indexed, Offer, Part, Request, Taken, pool,
 };
 use getgpu_lock::Side;
 use getgpu_model::{Device, Failure, Inventory, Kind};
+use getgpu_queue::Selected;
 
-use crate::obtain::answer::{self, Answer, Chosen};
 use crate::call::GetgpuCall;
+use crate::obtain::answer::{self, Answer, Chosen};
 use crate::obtain::explain;
 use crate::options::Keep;
 

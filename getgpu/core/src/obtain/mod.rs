@@ -18,10 +18,11 @@ use std::cell::LazyCell;
 use std::time::{Duration, Instant};
 
 use getgpu_ask::Node;
-use getgpu_choose::{Decision, Name, Request, Selected, Served};
+use getgpu_choose::{Decision, Request};
 use getgpu_linux::{Process, procfs::namespaces};
 use getgpu_lock::{HolderProcess, Role};
 use getgpu_model::{Failure, Kind, Visible};
+use getgpu_queue::{Name, Selected, Served};
 
 use answer::{Answer, Chosen};
 use choose::{choose, wait_in_queue};

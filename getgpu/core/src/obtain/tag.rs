@@ -2,12 +2,13 @@
 //! each user, and root may reserve for others. The same name with the same request is the
 //! same reservation, so that a prolog may run twice.
 
-use getgpu_choose::{Name, Request};
+use getgpu_choose::Request;
 use getgpu_linux::{ChildUser, procfs::namespaces};
 use getgpu_lock::{
     HolderArgs, HolderProcess, LockFile, OfdLock, Role, Tag, layout, ownership_proof, user_locks,
 };
 use getgpu_model::{Failure, Kind, Uuid};
+use getgpu_queue::Name;
 
 use crate::options::{Action, GetgpuOptions};
 

@@ -22,8 +22,8 @@ use getgpu_lock::{LockFile, OfdLock};
 use getgpu_model::{Detail, Diag, Failure, Inventory, Kind, Uuid, reason};
 use getgpu_settings::{Environment, Loaded, Log};
 
-use getgpu_core::call::node;
 use crate::prometheus::{self, WatchedDevice};
+use getgpu_core::call::node;
 use held::HeldDevices;
 use short_leases::LeaseEnds;
 

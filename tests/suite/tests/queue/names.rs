@@ -91,7 +91,7 @@ fn a_size_that_is_all_of_ones_own_part_does_not_queue() {
     let part = sandbox.line("--share 1/2 --hold=0");
     let listed = listing::json(&sandbox);
     let memory = listing::device(&listed, &part)["memory_total"].as_u64();
-    let size = format!("--share {}KiB", memory.unwrap() / 2 >> 10);
+    let size = format!("--share {}KiB", (memory.unwrap() / 2) >> 10);
     let run = |words: &str| {
         sandbox
             .words(&format!("cudawrap {size} {words}"))

@@ -218,7 +218,7 @@ fn count(probe: &OfdLock, range: Option<Range>, most: usize) -> Result<usize, Fa
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::queue::private_lock::private_lock;
+    use crate::private_lock::private_lock;
 
     #[test]
     fn numbers_rise_and_begin_again_when_the_queue_is_empty() {

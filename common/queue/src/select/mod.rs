@@ -8,25 +8,25 @@ mod queueing;
 use std::io::IsTerminal;
 use std::rc::Rc;
 
-use crate::choice::cap;
-use crate::choice::chooser::Chooser;
-use crate::choice::device_claim;
-use crate::choice::offer::ChoiceOutcome;
-use crate::choice::offer::Rejected;
-use crate::choice::rejection_report::RejectionReport;
-use crate::pool;
-use crate::pool::Portion;
-use crate::queue;
-use crate::queue::prospect::Prospect;
-use crate::request::Request;
-use crate::take::Taken;
+use crate as queue;
+use crate::prospect::Prospect;
 use getgpu_ask::{Node, nvml_client};
+use getgpu_choose::ChoiceOutcome;
+use getgpu_choose::Chooser;
+use getgpu_choose::Portion;
+use getgpu_choose::Rejected;
+use getgpu_choose::RejectionReport;
+use getgpu_choose::Request;
+use getgpu_choose::Taken;
+use getgpu_choose::choice::cap;
+use getgpu_choose::choice::device_claim;
+use getgpu_choose::pool;
 use getgpu_lock::{LockFile, OfdLock, Side, kept};
 use getgpu_model::{Device, Failure, Inventory, Kind, Uuid};
 use getgpu_settings::Wait;
 
 pub use observer::{Observer, Obstacle};
-pub use queueing::Queueing;
+pub use queueing::{At, Queueing};
 
 /// What came of one look.
 pub enum Selected {

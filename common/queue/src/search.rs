@@ -11,15 +11,15 @@ use super::listed;
 use super::outlook::Outlook;
 use super::prospect::Prospect;
 use super::tolerance::Tolerance;
-use super::{Availability, Name, NotServed, Seeker, Served, Tried};
-use crate::choice::chooser::Chooser;
-use crate::choice::offer::ChoiceOutcome;
-use crate::choice::offer::{Offer, Rejected};
-use crate::choice::rejection_report::RejectionReport;
-use crate::choice::{cap, device_claim};
-use crate::pool;
-use crate::request::Request;
+use super::{At, Availability, Name, NotServed, Seeker, Served, Tried};
 use getgpu_ask::Node;
+use getgpu_choose::ChoiceOutcome;
+use getgpu_choose::Chooser;
+use getgpu_choose::RejectionReport;
+use getgpu_choose::Request;
+use getgpu_choose::choice::{cap, device_claim};
+use getgpu_choose::pool;
+use getgpu_choose::{Offer, Rejected};
 use getgpu_linux::BlockedSignals;
 use getgpu_lock::kept::{self, Courtesy, Keeper};
 use getgpu_lock::{Level, LockFile, OfdLock, Side};
@@ -65,20 +65,18 @@ impl<'a, 'n, N: Name> Search<'a, 'n, N> {
     ///
     /// Nothing is known of it, and NVML does not list it.
     pub fn new(
-        lock_file: &'a LockFile,
-        side: Side,
+        at: At<'a>,
         request: &'a mut Request,
         node: &'a mut Node<'n>,
-        environment: &'a Environment,
         name: &'a mut N,
     ) -> Result<Self, Failure> {
         Ok(Self {
-            lock_file,
-            side,
+            lock_file: at.lock_file,
+            side: at.side,
             inventory: node.inventory(request.look())?,
             request,
             node,
-            environment,
+            environment: at.environment,
             relist_at: Instant::now() + RELIST,
             read: Instant::now(),
             name,
@@ -150,12 +148,12 @@ impl<'a, 'n, N: Name> Search<'a, 'n, N> {
                     skip,
                 };
                 let chosen = chooser.choose(&probe, &self.inventory)?;
-                if let (ChoiceOutcome::Taken(taken), false) = (&chosen, is_current) {
-                    if !listed::is_current(node, taken.devices(), look.detail)? {
-                        // Of what is there now, in this session.
-                        is_current = true;
-                        continue;
-                    }
+                if let (ChoiceOutcome::Taken(taken), false) = (&chosen, is_current)
+                    && !listed::is_current(node, taken.devices(), look.detail)?
+                {
+                    // Of what is there now, in this session.
+                    is_current = true;
+                    continue;
                 }
                 return Ok(chosen);
             }

@@ -5,7 +5,7 @@ use getgpu_linux::Range;
 use getgpu_lock::{Held, Span, layout, occupancy};
 
 use super::*;
-use crate::queue::private_lock::private_lock;
+use crate::private_lock::private_lock;
 
 fn uuids() -> [Uuid; 2] {
     let uuid = |number| Uuid::parse(&format!("MIG-0d1e2f30-1111-5222-8333-44445555666{number}"));

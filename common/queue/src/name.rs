@@ -3,7 +3,7 @@
 
 use std::convert::Infallible;
 
-use crate::take::Taken;
+use getgpu_choose::Taken;
 use getgpu_model::Failure;
 
 /// A name for what a waiter reserves.

@@ -5,8 +5,8 @@
 use std::time::Duration;
 
 use super::lingering::{has_outlived_its_programs, marked_units, own_that_may_end_soon, own_units};
-use crate::choice::device_claim;
-use crate::request::Request;
+use getgpu_choose::Request;
+use getgpu_choose::choice::device_claim;
 use getgpu_linux::procfs::namespaces;
 use getgpu_lock::{HolderProcess, Level, LockFile, OfdLock, Side, Span, holders};
 use getgpu_model::{Device, Failure, Inventory, Units};

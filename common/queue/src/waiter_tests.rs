@@ -2,8 +2,8 @@
 //! test is a moment that no test with real processes meets.
 
 use super::*;
-use crate::queue::private_lock::private_lock;
-use crate::queue::ticket;
+use crate::private_lock::private_lock;
+use crate::ticket;
 use getgpu_model::{Diag, Kind, Verbosity};
 use getgpu_settings::Wait;
 

@@ -3,7 +3,7 @@
 //! other: those behind look for themselves, at what it has left alone for a second and
 //! more.
 
-use crate::choice::offer::ChoiceOutcome;
+use getgpu_choose::ChoiceOutcome;
 use std::time::{Duration, Instant};
 
 use super::keeping::KeepingTurn;

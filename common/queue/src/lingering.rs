@@ -78,7 +78,7 @@ pub(super) fn own_units(
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::queue::private_lock::private_lock;
+    use crate::private_lock::private_lock;
 
     /// Its end frees nothing for those outside the reservation that it is inside of.
     #[test]

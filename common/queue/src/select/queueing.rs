@@ -1,14 +1,27 @@
 //! A call that found nothing free and joins the queue: how long it waits there, and what
 //! it says meanwhile.
 
-use crate::choice::offer::Rejected;
-use crate::queue::prospect::Prospect;
-use crate::queue::{Name, Patience, Progress, Search, Served, Waiter};
-use crate::request::Request;
+use crate::prospect::Prospect;
+use crate::{Name, Patience, Progress, Search, Served, Waiter};
 use getgpu_ask::Node;
+use getgpu_choose::Rejected;
+use getgpu_choose::Request;
 use getgpu_lock::{LockFile, Side};
 use getgpu_model::{Device, Diag, Failure};
 use getgpu_settings::{Environment, Settings};
+
+/// Where a call waits, and where it says so.
+#[derive(Clone, Copy)]
+pub struct At<'a> {
+    /// The lock.
+    pub lock_file: &'a LockFile,
+    /// For a lease or for a reservation.
+    pub side: Side,
+    /// Where the settings are read again from.
+    pub environment: &'a Environment,
+    /// Where it says that it waits.
+    pub diag: &'a Diag,
+}
 
 /// A request that joins the queue.
 pub struct Queueing {
@@ -30,25 +43,21 @@ impl Queueing {
     /// The wait was in vain.
     pub fn wait<N: Name>(
         self,
-        lock_file: &LockFile,
-        side: Side,
+        at: At<'_>,
         request: &mut Request,
         node: &mut Node<'_>,
-        environment: &Environment,
-        diag: &Diag,
         name: &mut N,
     ) -> Result<Served<N::Same>, Failure> {
         let settings = node.settings();
         let progress = if self.asked {
-            Progress::asked(settings, diag)
+            Progress::asked(settings, at.diag)
         } else {
-            Progress::silent(diag)
+            Progress::silent(at.diag)
         };
         let patience = self.patience(settings);
         let queue = request.queue();
-        let search = Search::new(lock_file, side, request, node, environment, name)?;
-        let search = search.after(self.rejected);
-        Waiter::new(lock_file, queue, search, progress, patience)?.wait()
+        let search = Search::new(at, request, node, name)?.after(self.rejected);
+        Waiter::new(at.lock_file, queue, search, progress, patience)?.wait()
     }
 
     fn patience(&self, settings: &Settings) -> Patience {
