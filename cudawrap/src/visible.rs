@@ -1,7 +1,7 @@
 //! `--visible`: what a program sees of the devices that it could choose from: its own, its own
 //! before the others, or all of them as they are listed.
 
-use getgpu_choose::Request;
+use getgpu_choose::Granted;
 use getgpu_model::{Failure, Kind, Uuid};
 use getgpu_settings::{Settings, Shown};
 
@@ -14,7 +14,7 @@ pub fn shows_others(settings: &Settings) -> bool {
 /// # Errors
 ///
 /// More than one device is wanted by a program that is to see others too.
-pub fn check(settings: &Settings, request: &Request) -> Result<(), Failure> {
+pub fn check(settings: &Settings, request: &Granted) -> Result<(), Failure> {
     if shows_others(settings) && request.count > 1 {
         let count = request.count;
         let text =
@@ -33,19 +33,15 @@ pub fn check(settings: &Settings, request: &Request) -> Result<(), Failure> {
 /// sees all as they are listed uses the one at its own number `local`, so only that is chosen.
 pub fn others(
     settings: &Settings,
-    request: &mut Request,
+    granted: Granted,
     listed: Vec<Uuid>,
     local: usize,
-) -> Vec<Uuid> {
-    match settings.visible {
-        Shown::One => Vec::new(),
-        Shown::First => listed,
-        Shown::All => {
-            if let Some(own) = listed.get(local % listed.len().max(1)) {
-                request.filter.grant = Some(vec![own.clone()]);
-            }
-            listed
-        }
+) -> (Granted, Vec<Uuid>) {
+    let own = listed.get(local % listed.len().max(1));
+    match (settings.visible, own) {
+        (Shown::One, _) => (granted, Vec::new()),
+        (Shown::All, Some(own)) => (granted.only(own.clone()), listed),
+        (Shown::First | Shown::All, _) => (granted, listed),
     }
 }
 
@@ -54,7 +50,7 @@ pub fn others(
 pub fn shown(
     own: Vec<Uuid>,
     others: &[Uuid],
-    request: &Request,
+    request: &Granted,
     settings: &Settings,
 ) -> Option<Vec<Uuid>> {
     match settings.visible {

@@ -1,6 +1,7 @@
 //! One call: what it asks for, which devices it may have, what it owns already, and taking them.
 //!
-//! Start at `Request`, then `Chooser`, which claims free devices, and `take`, which takes those that are named.
+//! Start at `Asked`, which becomes `Granted` and `Owned`; then `Chooser`, which claims free devices, and `take`, which
+//! takes those that are named.
 //!
 //! Invariant: getgpu and cudawrap choose by this crate alone, so that both mean the same devices.
 //! Invariant: knows no queue. What waits is above it.
@@ -23,7 +24,7 @@ pub use index_order::{IndexOrder, Indexed};
 pub use node_lock::{LockWarning, find_lock_file};
 pub use ownership::{Basis, Cover, Decision};
 pub use pool::{Filter, Outside, Portion};
-pub use request::Request;
 pub use request::grant::{Grant, GrantUse};
+pub use request::{Asked, Granted, Owned};
 pub use syslog::Record;
 pub use take::{Got, InUse, NamedDevices, NamedOutcome, Part, Taken};

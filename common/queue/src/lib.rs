@@ -20,6 +20,7 @@ mod progress;
 mod prospect;
 mod queued;
 mod retry_schedule;
+mod room;
 mod search;
 mod select;
 mod stalled_head;
@@ -37,7 +38,8 @@ pub use wanted::waiting_beside;
 use patience::Patience;
 use progress::Progress;
 use retry_schedule::Availability;
-use search::{Search, availability, past_stopped_keeper};
+use room::{availability, past_stopped_keeper};
+use search::Search;
 pub use ticket::waiting;
 
 use ticket::{Ticket, head, taken_by};

@@ -1,15 +1,15 @@
 //! Devices that a grant names, in turn with the calls that wait for the same ones: at once where
 //! none waits, else behind them in the queue.
 
+use std::rc::Rc;
 use std::time::{Duration, Instant};
 
 use super::outlook::Outlook;
 use super::{Availability, NotServed, Progress, Seeker, Tried, Waiter};
 use super::{availability, head, stalled_head, taken_by, waiting};
-use getgpu_choose::Decision;
-use getgpu_choose::Request;
-use getgpu_choose::choice::device_claim;
-use getgpu_choose::{InUse, NamedDevices, NamedOutcome};
+use getgpu_choose::{
+    Decision, Granted, InUse, NamedDevices, NamedOutcome, Owned, choice::device_claim,
+};
 use getgpu_lock::OfdLock;
 use getgpu_model::{Device, Failure, Kind, Uuid, quantity};
 use getgpu_settings::{Settings, Wait};
@@ -32,8 +32,10 @@ pub fn take_in_turn(
     let wait = settings.longest_wait();
     let waits = wait != Wait::NO;
     let probe = named.lock_file.open()?;
+    let granted = Rc::new(named.request.named(named.uuids()));
     let mut search = NamedSearch {
-        request: named.request.named(named.uuids(), None),
+        request: granted.inside(None),
+        granted,
         named: *named,
         looked: Instant::now(),
     };
@@ -47,7 +49,7 @@ pub fn take_in_turn(
         if matches!(owned, Decision::All(_)) {
             ahead = 0;
         }
-        search.request = named.request.named(named.uuids(), owned.cover());
+        search.request = search.granted.inside(owned.cover());
     }
     if ahead > 0 && !waits {
         let alone = stalled_head::alone(
@@ -74,8 +76,9 @@ pub fn take_in_turn(
 /// A waiter for devices that a grant names.
 struct NamedSearch<'a> {
     named: NamedDevices<'a>,
-    /// What is asked for, inside of what the call owned at the last look.
-    request: Request,
+    /// What is asked for, and the same inside of what the call owned at the last look.
+    granted: Rc<Granted>,
+    request: Owned,
     /// When that was.
     looked: Instant,
 }
@@ -85,8 +88,7 @@ impl NamedSearch<'_> {
     fn look_again(&mut self) {
         if self.looked.elapsed() >= RELOOK {
             self.looked = Instant::now();
-            let (named, cover) = (&self.named, self.named.cover());
-            self.request = named.request.named(named.uuids(), cover);
+            self.request = self.granted.inside(self.named.cover());
         }
     }
 }

@@ -5,8 +5,7 @@
 use std::time::Duration;
 
 use super::lingering::{has_outlived_its_programs, marked_units, own_that_may_end_soon, own_units};
-use getgpu_choose::Request;
-use getgpu_choose::choice::device_claim;
+use getgpu_choose::{Owned, choice::device_claim};
 use getgpu_linux::procfs::namespaces;
 use getgpu_lock::{HolderProcess, Level, LockFile, OfdLock, Side, Span, holders};
 use getgpu_model::{Device, Failure, Inventory, Units};
@@ -61,7 +60,7 @@ impl Prospect {
     pub(crate) fn of(
         lock_file: &LockFile,
         probe: &OfdLock,
-        request: &Request,
+        request: &Owned,
         inventory: &Inventory,
     ) -> Result<Self, Failure> {
         let marked = |device: &Device| marked_units(probe, request.level(), device);
@@ -122,7 +121,7 @@ impl Prospect {
 /// units that `leaving` gives are free.
 fn is_enough(
     probe: &OfdLock,
-    request: &Request,
+    request: &Owned,
     inventory: &Inventory,
     leaving: &dyn Fn(&Device) -> Result<Units, Failure>,
 ) -> Result<bool, Failure> {

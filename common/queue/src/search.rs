@@ -11,17 +11,15 @@ use super::listed;
 use super::outlook::Outlook;
 use super::prospect::Prospect;
 use super::tolerance::Tolerance;
-use super::{At, Availability, Name, NotServed, Seeker, Served, Tried};
+use super::{At, Availability, Name, NotServed, Seeker, Served, Tried, availability};
 use getgpu_ask::Node;
-use getgpu_choose::ChoiceOutcome;
-use getgpu_choose::Chooser;
-use getgpu_choose::RejectionReport;
-use getgpu_choose::Request;
-use getgpu_choose::choice::{cap, device_claim};
-use getgpu_choose::pool;
-use getgpu_choose::{Offer, Rejected};
+use getgpu_choose::{
+    ChoiceOutcome, Chooser, Granted, Offer, Owned, Rejected, RejectionReport,
+    choice::{cap, device_claim},
+    pool,
+};
 use getgpu_linux::BlockedSignals;
-use getgpu_lock::kept::{self, Courtesy, Keeper};
+use getgpu_lock::kept::{Courtesy, Keeper};
 use getgpu_lock::{Level, LockFile, OfdLock, Side};
 use getgpu_model::{Device, Failure, Inventory, Uuid, quantity};
 use getgpu_settings::{Environment, Loaded, allowed};
@@ -38,8 +36,9 @@ const REREAD: Duration = Duration::from_secs(1);
 pub struct Search<'a, 'n, N> {
     lock_file: &'a LockFile,
     side: Side,
-    /// What is asked for; what this call owns is found out anew at each attempt.
-    request: &'a mut Request,
+    /// What is asked for, and the same inside of what this call owned at the last look.
+    granted: Rc<Granted>,
+    request: Owned,
     /// The node, as it was listed last.
     node: &'a mut Node<'n>,
     inventory: Rc<Inventory>,
@@ -55,6 +54,7 @@ pub struct Search<'a, 'n, N> {
     rejected: Vec<(Device, Rejected)>,
     /// Whether devices are kept for this waiter, and how it stands to others that keep some.
     is_keeper: bool,
+    takes_kept: bool,
     courtesy: Courtesy,
 }
 
@@ -66,15 +66,16 @@ impl<'a, 'n, N: Name> Search<'a, 'n, N> {
     /// Nothing is known of it, and NVML does not list it.
     pub fn new(
         at: At<'a>,
-        request: &'a mut Request,
+        granted: Rc<Granted>,
         node: &'a mut Node<'n>,
         name: &'a mut N,
     ) -> Result<Self, Failure> {
         Ok(Self {
             lock_file: at.lock_file,
             side: at.side,
-            inventory: node.inventory(request.look())?,
-            request,
+            inventory: node.inventory(granted.look())?,
+            request: granted.inside(None),
+            granted,
             node,
             environment: at.environment,
             relist_at: Instant::now() + RELIST,
@@ -84,6 +85,7 @@ impl<'a, 'n, N: Name> Search<'a, 'n, N> {
             tolerance: Tolerance::default(),
             rejected: Vec::new(),
             is_keeper: false,
+            takes_kept: false,
             courtesy: Courtesy::default(),
         })
     }
@@ -106,32 +108,42 @@ impl<'a, 'n, N: Name> Search<'a, 'n, N> {
             return Ok(());
         }
         self.read = Instant::now();
-        self.own_anew();
         if let Ok(loaded) = Loaded::read(self.environment, None) {
-            self.request.filter.excluded = allowed::excluded(&loaded.settings);
+            let excluded = allowed::excluded(&loaded.settings);
+            self.granted = Rc::new(self.granted.without(excluded));
         }
+        self.own_anew();
         let (filter, count) = (&self.request.filter, self.request.count);
         pool::candidates(filter, &self.inventory, count).map(drop)
     }
 
     /// A reservation of this user may have begun or ended since the last look.
     fn own_anew(&mut self) {
-        let owned = self.request.owned(self.lock_file, Some(&self.inventory));
-        self.request.cover = owned.cover();
+        self.request = self
+            .granted
+            .owned_now(self.lock_file, Some(&self.inventory));
+    }
+
+    /// Whether what is kept may be taken from now on.
+    fn may_take_kept(&mut self, takes_kept: bool) {
+        self.takes_kept = takes_kept;
+        self.request = self.request.taking_kept(takes_kept);
     }
 
     fn room(&self, probe: &OfdLock) -> Result<Availability, Failure> {
         let pool = self.request.filter.pool(&self.inventory);
-        availability(probe, self.request, pool)
+        availability(probe, &self.request, pool)
     }
 
     /// One choice, with a session of its own that ends with the answer.
     fn choose(&mut self, may: &dyn Fn(&Uuid) -> bool) -> Result<ChoiceOutcome, Failure> {
         let relist = self.stale();
+        let takes_kept = self.takes_kept;
         self.own_anew();
+        self.request = self.request.taking_kept(takes_kept);
         let probe = self.lock_file.open()?;
         let skip = &|device: &Device| !may(&device.uuid);
-        let (lock_file, side, request) = (self.lock_file, self.side, &*self.request);
+        let (lock_file, side, request) = (self.lock_file, self.side, &self.request);
         let look = request.look();
         self.node.ask(|node| {
             let mut is_current = relist;
@@ -170,7 +182,7 @@ impl<'a, 'n, N: Name> Search<'a, 'n, N> {
 
     /// Why a device cannot be had now; [`Rejected::TooFew`] if it could be.
     fn last_reason(&self, probe: &OfdLock, device: &Device) -> Rejected {
-        match device_claim::units(probe, self.request, device) {
+        match device_claim::units(probe, &self.request, device) {
             // What NVML said counts only of devices that no process holds on the lock.
             Ok(Offer::Available(_)) => {
                 let mut rejected = self.rejected.iter();
@@ -212,12 +224,12 @@ impl<N: Name> Seeker for Search<'_, '_, N> {
 
     fn availability(&mut self, probe: &OfdLock) -> Result<Availability, Failure> {
         self.reread()?;
-        self.request.takes_kept = self.is_keeper;
+        self.may_take_kept(self.is_keeper);
         let found = self.room(probe)?;
         if found.kept == 0 || self.courtesy.gives_way(Keeper::now(probe)?, Instant::now()) {
             return Ok(found);
         }
-        self.request.takes_kept = true;
+        self.may_take_kept(true);
         self.room(probe)
     }
 
@@ -236,7 +248,7 @@ impl<N: Name> Seeker for Search<'_, '_, N> {
     }
 
     fn look_at_keeper(&mut self, probe: &OfdLock) -> Result<(), Failure> {
-        self.request.takes_kept = false;
+        self.may_take_kept(false);
         if self.room(probe)?.suffices_with_kept(self.request.count) {
             self.courtesy.gives_way_after_looking(probe)?;
         }
@@ -302,7 +314,7 @@ impl<N: Name> Seeker for Search<'_, '_, N> {
 
     fn extension(&mut self, probe: &OfdLock) -> Result<Duration, Failure> {
         let prospect = if self.may_have_more(probe)? {
-            Prospect::of(self.lock_file, probe, self.request, &self.inventory)?
+            Prospect::of(self.lock_file, probe, &self.request, &self.inventory)?
         } else {
             Prospect::within_limit(self.lock_file, probe, &self.inventory)?
         };
@@ -318,7 +330,7 @@ impl<N: Name> Seeker for Search<'_, '_, N> {
     }
 
     fn may_have_more(&mut self, probe: &OfdLock) -> Result<bool, Failure> {
-        cap::allows(self.lock_file, probe, &self.inventory, self.request)
+        cap::allows(self.lock_file, probe, &self.inventory, &self.request)
     }
 
     fn in_vain(&mut self, probe: &OfdLock, waited: Duration) -> Failure {
@@ -348,46 +360,4 @@ impl<N: Name> Seeker for Search<'_, '_, N> {
         };
         failure.hint(format!("getgpu --list shows who holds what{around}"))
     }
-}
-
-/// The request, which takes what is kept if the waiter that it is kept for has been stopped.
-///
-/// # Errors
-///
-/// The lock file cannot be read.
-pub fn past_stopped_keeper(
-    probe: &OfdLock,
-    request: &Request,
-    inventory: &Inventory,
-) -> Result<Request, Failure> {
-    let mut request = request.clone();
-    let found = availability(probe, &request, request.filter.pool(inventory))?;
-    if found.suffices_with_kept(request.count) {
-        request.takes_kept = kept::has_stopped(probe)?;
-    }
-    Ok(request)
-}
-
-/// Which of these devices have room on the lock now for the request.
-///
-/// # Errors
-///
-/// The lock file cannot be read.
-pub fn availability<'d>(
-    probe: &OfdLock,
-    request: &Request,
-    devices: impl Iterator<Item = &'d Device>,
-) -> Result<Availability, Failure> {
-    let mut availability = Availability::default();
-    for device in devices {
-        match device_claim::units(probe, request, device)? {
-            Offer::Available(_) => availability.free.push(device.uuid.clone()),
-            Offer::Rejected(Rejected::Tentative) => {
-                availability.tentative.push(device.uuid.clone());
-            }
-            Offer::Rejected(Rejected::Kept) => availability.kept += 1,
-            Offer::Rejected(_) => {}
-        }
-    }
-    Ok(availability)
 }

@@ -15,7 +15,7 @@ mod topology;
 use std::path::Path;
 
 use getgpu_ask::{Look, Node};
-use getgpu_choose::Request;
+use getgpu_choose::Granted;
 use getgpu_model::{CpuSet, Device, Failure, Units, Uuid, cpus::mask, reason};
 use getgpu_settings::Settings;
 
@@ -48,7 +48,7 @@ impl CpuNeighbours {
     /// # Errors
     ///
     /// NVML does not list the node.
-    pub fn note(&mut self, node: &mut Node<'_>, request: &Request) -> Result<(), Failure> {
+    pub fn note(&mut self, node: &mut Node<'_>, request: &Granted) -> Result<(), Failure> {
         // Programs on the other GPUs are near the same CPUs.
         let everywhere = Look {
             gpus: Vec::new(),

@@ -2,8 +2,10 @@
 //! that the grant names, if it names as many as are wanted. The helper asks NVML; it
 //! exits before a claim is confirmed.
 
+use std::rc::Rc;
+
 use getgpu_ask::Node;
-use getgpu_choose::{Chooser, Decision, Outside, Part, Request, Taken};
+use getgpu_choose::{Asked, Chooser, Decision, Granted, Outside, Owned, Part, Taken};
 use getgpu_lock::Side;
 use getgpu_model::{Detail, Device, Failure, Inventory, Kind, Share, Uuid, Visible};
 use getgpu_queue::{At, Nameless, Observer, Obstacle, Selected, Selection, Served};
@@ -22,7 +24,7 @@ const CHOOSING: [&str; 5] = ["type", "profile", "model", "min_memory", "gpu"];
 /// The devices for a program, and what was found out on the way to them.
 pub struct Choice {
     pub devices: Devices,
-    pub request: Request,
+    pub request: Rc<Granted>,
     /// The devices that the program is to see behind its own, if it is to see more than that.
     pub others: Vec<Uuid>,
     /// Among which the CPUs near its devices are divided.
@@ -38,12 +40,12 @@ pub enum Devices {
 }
 
 /// The devices that a program is to have that was started by cudawrap's own name.
-pub fn choose(call: &CudawrapCall<'_>, request: Request) -> Result<Choice, Failure> {
+pub fn choose(call: &CudawrapCall<'_>, asked: Asked) -> Result<Choice, Failure> {
     // A grant of one MIG device, given by its full UUID: nothing to choose, so neither
     // NVML nor reservations are asked.
-    match by_uuid(call, &request).filter(|device| device.uuid.is_mig()) {
-        Some(device) => only(call, device, request),
-        None => free(call, request),
+    match by_uuid(call, &asked).filter(|device| device.uuid.is_mig()) {
+        Some(device) => only(call, device, asked.by_name()),
+        None => free(call, asked),
     }
 }
 
@@ -54,27 +56,27 @@ pub fn choose(call: &CudawrapCall<'_>, request: Request) -> Result<Choice, Failu
 /// # Errors
 ///
 /// What it names cannot be told, or none of the MIG devices is free.
-pub fn named(call: &CudawrapCall<'_>, request: Request) -> Result<Option<Choice>, Failure> {
-    let visible = &request.grant.visible;
-    let known = by_uuid(call, &request).filter(|device| {
+pub fn named(call: &CudawrapCall<'_>, asked: Asked) -> Result<Option<Choice>, Failure> {
+    let visible = &asked.grant().visible;
+    let known = by_uuid(call, &asked).filter(|device| {
         // What was reserved under its name is a device, and no GPU in MIG mode.
         let named = std::slice::from_ref(&device.uuid);
-        device.uuid.is_mig() || request.owned_of(call.lock_file, named, &[]) != Decision::Nothing
+        device.uuid.is_mig() || asked.owned_of(call.lock_file, named, &[]) != Decision::Nothing
     });
     if let Some(device) = known {
-        return only(call, device, request).map(Some);
+        return only(call, device, asked.by_name()).map(Some);
     }
     let several = matches!(visible, Visible::Entries(entries) if entries.len() > 1);
     if several && !visible.may_name_gpu() {
         return Ok(None);
     }
-    match resolve(call, request.clone()) {
-        Ok(Resolved::InMigMode) => free(call, request).map(Some),
+    match resolve(call, asked.clone()) {
+        Ok(Resolved::InMigMode) => free(call, asked).map(Some),
         Ok(Resolved::Devices(devices)) => match <[Device; 1]>::try_from(devices) {
-            Ok([device]) if !several => only(call, device, request).map(Some),
+            Ok([device]) if !several => only(call, device, asked.by_name()).map(Some),
             _ => Ok(None),
         },
-        Err(failure) => unresolved(call, request, failure),
+        Err(failure) => unresolved(call, asked, failure),
     }
 }
 
@@ -82,12 +84,12 @@ pub fn named(call: &CudawrapCall<'_>, request: Request) -> Result<Option<Choice>
 /// `when_taken` decides. A device that is named by its full UUID is leased all the same.
 fn unresolved(
     call: &CudawrapCall<'_>,
-    request: Request,
+    asked: Asked,
     failure: Failure,
 ) -> Result<Option<Choice>, Failure> {
     // For MPS alone the memory need not be known.
     let by_size = call.settings.share.is_some_and(Share::needs_memory);
-    let uuid = request.grant.visible.single_uuid().filter(|_| !by_size);
+    let uuid = asked.grant().visible.single_uuid().filter(|_| !by_size);
     let device = uuid.cloned().map(Device::by_uuid);
     let is_mig = device.as_ref().is_some_and(|device| device.uuid.is_mig());
     if !is_mig {
@@ -99,26 +101,27 @@ fn unresolved(
             "{why}: the program runs on what CUDA_VISIBLE_DEVICES names"
         ));
     }
-    device.map(|device| only(call, device, request)).transpose()
+    let granted = asked.by_name();
+    device.map(|device| only(call, device, granted)).transpose()
 }
 
 /// The one device that the grant names by its full UUID, where nothing else has to be
 /// known of it.
-fn by_uuid(call: &CudawrapCall<'_>, request: &Request) -> Option<Device> {
+fn by_uuid(call: &CudawrapCall<'_>, asked: &Asked) -> Option<Device> {
     let share = call.settings.share;
-    let is_sized = request.least_detail() >= Detail::Size;
+    let is_sized = asked.least_detail() >= Detail::Size;
     let sized = share.is_some_and(|share| share.needs_memory() || is_sized);
-    let uuid = request.grant.visible.single_uuid();
+    let uuid = asked.grant().visible.single_uuid();
     // A batch system that binds tasks names one device to all of them: only NVML tells
     // which of them this task may open.
     let is_bound = call.environment.batch_job && call.has_siblings();
     let narrows = CHOOSING.iter().any(|option| call.is_typed(option));
-    let uuid = uuid.filter(|_| request.count == 1 && !sized && !is_bound && !narrows);
+    let uuid = uuid.filter(|_| asked.count() == 1 && !sized && !is_bound && !narrows);
     uuid.cloned().map(Device::by_uuid)
 }
 
-fn only(call: &CudawrapCall<'_>, device: Device, mut request: Request) -> Result<Choice, Failure> {
-    apply_rank::share_single_device(call, &mut request, &device)?;
+fn only(call: &CudawrapCall<'_>, device: Device, granted: Granted) -> Result<Choice, Failure> {
+    let request = Rc::new(apply_rank::share_single_device(call, granted, &device)?);
     tell_of_excluded(call, &request, &device);
     Ok(Choice {
         devices: Devices::Named(vec![device]),
@@ -134,7 +137,7 @@ fn cpu_neighbours(call: &CudawrapCall<'_>) -> CpuNeighbours {
 
 /// Says that a device is excluded which a batch system granted alone; one rank speaks for
 /// all.
-fn tell_of_excluded(call: &CudawrapCall<'_>, request: &Request, device: &Device) {
+fn tell_of_excluded(call: &CudawrapCall<'_>, request: &Granted, device: &Device) {
     let line = request.excluded_grant(device);
     if let Some(line) = line.filter(|_| call.speaks_for_all()) {
         call.diag.remark(&line);
@@ -143,35 +146,34 @@ fn tell_of_excluded(call: &CudawrapCall<'_>, request: &Request, device: &Device)
 
 /// Free devices of the request's pool, waited for if that is wanted; or the devices of the
 /// grant, if it has as many as are wanted.
-pub fn free(call: &CudawrapCall<'_>, mut request: Request) -> Result<Choice, Failure> {
+pub fn free(call: &CudawrapCall<'_>, asked: Asked) -> Result<Choice, Failure> {
     let mut node = helper::node(call.settings);
     let mut neighbours = cpu_neighbours(call);
-    let mut others = Vec::new();
-    let selected = node.ask(|node| {
-        others = place(call, node, &mut request, &mut neighbours)?;
+    let (request, others, selected) = node.ask(|node| {
+        let (request, others) = place(call, node, asked, &mut neighbours)?;
+        let request = Rc::new(request);
         let known = node.known();
-        request.cover = request.owned(call.lock_file, known.as_deref()).cover();
+        let owned = request.owned_now(call.lock_file, known.as_deref());
         let grant = request.filter.grant.as_ref();
         let is_only = grant.is_some_and(|grant| grant.len() == request.count)
             && request.grant.visible != Visible::Unset;
         if let Some(inventory) = known.filter(|_| is_only)
             && !leaves_out(call, &request, &inventory)
         {
-            return Ok(None);
+            return Ok((request, others, None));
         }
         let selection = Selection {
             node,
             lock_file: call.lock_file,
             side: Side::Lease,
-            request: &request,
+            request: &owned,
         };
-        selection
-            .run(&mut Together {
-                call,
-                request: &request,
-                pool: 0,
-            })
-            .map(Some)
+        let selected = selection.run(&mut Together {
+            call,
+            request: &owned,
+            pool: 0,
+        })?;
+        Ok((request, others, Some(selected)))
     })?;
     let devices = match selected {
         None => {
@@ -192,7 +194,7 @@ pub fn free(call: &CudawrapCall<'_>, mut request: Request) -> Result<Choice, Fai
                 environment: call.environment,
                 diag: call.diag,
             };
-            let Served::Taken(taken) = queueing.wait(at, &mut request, &mut node, &mut Nameless)?;
+            let Served::Taken(taken) = queueing.wait(at, &request, &mut node, &mut Nameless)?;
             let inventory = node.known().unwrap_or_default();
             check_together(&devices_of(&taken.parts), &inventory)?;
             Devices::Free(taken)
@@ -207,7 +209,7 @@ pub fn free(call: &CudawrapCall<'_>, mut request: Request) -> Result<Choice, Fai
 }
 
 /// Whether an option that was typed leaves out a device of the grant, of which all are wanted.
-fn leaves_out(call: &CudawrapCall<'_>, request: &Request, inventory: &Inventory) -> bool {
+fn leaves_out(call: &CudawrapCall<'_>, request: &Granted, inventory: &Inventory) -> bool {
     let grant = request.filter.grant.as_deref().unwrap_or_default();
     let is_typed = |option: &&str| CHOOSING.contains(option) && call.is_typed(option);
     let why = request.filter.classify(inventory);
@@ -236,7 +238,7 @@ fn check_open(call: &CudawrapCall<'_>, devices: &[Device]) -> Result<(), Failure
 }
 
 /// The devices of the grant, in its order.
-fn granted(request: &Request, inventory: &Inventory) -> Vec<Device> {
+fn granted(request: &Granted, inventory: &Inventory) -> Vec<Device> {
     let grant = request.filter.grant.as_deref().unwrap_or_default();
     let devices = inventory.devices.iter();
     let granted = devices.filter(|device| grant.contains(&device.uuid));
@@ -245,36 +247,36 @@ fn granted(request: &Request, inventory: &Inventory) -> Vec<Device> {
     granted
 }
 
-/// Puts a grant, and for ranks the devices that they choose from, into the request, with the
-/// CPUs near them. The devices that the program is to see behind its own.
+/// What is granted, for ranks in their places among the devices that they choose from, with the CPUs
+/// near these; and the devices that the program is to see behind its own.
 fn place(
     call: &CudawrapCall<'_>,
     node: &mut Node<'_>,
-    request: &mut Request,
+    asked: Asked,
     neighbours: &mut CpuNeighbours,
-) -> Result<Vec<Uuid>, Failure> {
-    request.resolve_grant(node)?;
-    request.grant.tell_correction(call.diag);
+) -> Result<(Granted, Vec<Uuid>), Failure> {
+    let granted = asked.granted(node)?;
+    granted.grant.tell_correction(call.diag);
     if call.settings.bind {
-        neighbours.note(node, request)?;
-    } else if call.rank.is_some() && request.policy.is_none() {
-        let inventory = node.inventory(request.look())?;
-        let pool = uuids(request.filter.pool(&inventory));
-        node.note_cpus(request.look(), |device| pool.contains(&device.uuid))?;
+        neighbours.note(node, &granted)?;
+    } else if call.rank.is_some() && granted.policy.is_none() {
+        let inventory = node.inventory(granted.look())?;
+        let pool = uuids(granted.filter.pool(&inventory));
+        node.note_cpus(granted.look(), |device| pool.contains(&device.uuid))?;
     }
     if call.rank.is_none() && !visible::shows_others(call.settings) {
-        return Ok(Vec::new());
+        return Ok((granted, Vec::new()));
     }
-    let inventory = node.inventory(request.look())?;
-    visible::check(call.settings, request)?;
-    let listed = listed(request, &inventory);
-    apply_rank::place(call, request, &inventory, &listed, neighbours)?;
+    let inventory = node.inventory(granted.look())?;
+    visible::check(call.settings, &granted)?;
+    let listed = listed(&granted, &inventory);
+    let granted = apply_rank::place(call, granted, &inventory, &listed, neighbours)?;
     let local = call.rank.map_or(0, |rank| rank.local);
-    Ok(visible::others(call.settings, request, listed, local))
+    Ok(visible::others(call.settings, granted, listed, local))
 }
 
 /// The devices of the pool, in the order of the grant where there is one.
-fn listed(request: &Request, inventory: &Inventory) -> Vec<Uuid> {
+fn listed(request: &Granted, inventory: &Inventory) -> Vec<Uuid> {
     let mut pool = uuids(request.filter.pool(inventory));
     pool.sort_by_key(|uuid| request.filter.place_in_grant(uuid));
     pool
@@ -289,9 +291,9 @@ enum Resolved {
 }
 
 /// Asks NVML what the variable names.
-fn resolve(call: &CudawrapCall<'_>, mut request: Request) -> Result<Resolved, Failure> {
+fn resolve(call: &CudawrapCall<'_>, asked: Asked) -> Result<Resolved, Failure> {
     helper::node(call.settings).ask(|node| {
-        request.resolve_grant(node)?;
+        let request = asked.granted(node)?;
         request.grant.tell_correction(call.diag);
         let grant = request.filter.grant.clone().unwrap_or_default();
         let inventory = if call.settings.bind {
@@ -313,7 +315,7 @@ fn resolve(call: &CudawrapCall<'_>, mut request: Request) -> Result<Resolved, Fa
 /// Sees to it that one program can use all the devices that it gets.
 struct Together<'a> {
     call: &'a CudawrapCall<'a>,
-    request: &'a Request,
+    request: &'a Owned,
     /// The devices that may be chosen from, once they are known.
     pool: usize,
 }

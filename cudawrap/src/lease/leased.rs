@@ -2,7 +2,7 @@
 //! claimed here, after waiting in the queue if that is wanted. A linked program does not
 //! wait for a device that is named for it, and runs there even without a lease.
 
-use getgpu_choose::{NamedDevices, NamedOutcome, Request};
+use getgpu_choose::{Granted, NamedDevices, NamedOutcome};
 use getgpu_model::{Device, Failure, Uuid};
 use getgpu_queue::take_in_turn;
 use getgpu_settings::RunOrFail;
@@ -70,7 +70,7 @@ pub fn lease(call: &CudawrapCall<'_>, choice: Choice) -> Result<Leased, Failure>
 /// said. `by_batch`: no variable names them, but the batch system has given them.
 fn lease_named(
     call: &CudawrapCall<'_>,
-    request: &Request,
+    request: &Granted,
     devices: &[Device],
     by_batch: bool,
 ) -> Result<Option<Lease>, Failure> {

@@ -17,7 +17,7 @@ mod variables;
 use std::ffi::OsString;
 use std::time::Duration;
 
-use getgpu_choose::Request;
+use getgpu_choose::Asked;
 use getgpu_cli::Overrides;
 use getgpu_linux::detached::words_behind;
 use getgpu_model::{Detail, Device, Failure, Kind};
@@ -55,10 +55,10 @@ pub fn switch_off(settings: &mut Settings) -> Option<&'static str> {
 /// # Errors
 ///
 /// The option was typed, and neither a share nor a grant.
-pub fn check(typed: &Overrides, settings: &Settings, request: &Request) -> Result<(), Failure> {
+pub fn check(typed: &Overrides, settings: &Settings, asked: &Asked) -> Result<(), Failure> {
     let is_typed = typed.first_of(&["mps"]).is_some();
     // What a grant names may be a share that was reserved, or be divided among ranks.
-    if is_typed && settings.share.is_none() && !settings.share_auto && !request.grant.exists() {
+    if is_typed && settings.share.is_none() && !settings.share_auto && !asked.grant().exists() {
         Err(no_share())
     } else {
         Ok(())

@@ -2,11 +2,11 @@
 //! choose from are known: its share of a device, the device that is nearest to it, and the
 //! neighbours among which CPUs are divided.
 
-use getgpu_choose::Request;
-use getgpu_model::{Device, Failure, Inventory, Kind, Nearest, Share, Uuid, Visible, cpus::mask};
+use getgpu_choose::Granted;
+use getgpu_model::{Device, Failure, Inventory, Kind, Nearest, Uuid, Visible, cpus::mask};
 use getgpu_settings::Shown;
 
-use super::waiting::{self, Granted};
+use super::waiting::{self, DividedFrom};
 use super::{LAUNCHERS, Rank, distribution, launchers};
 use crate::bind::CpuNeighbours;
 use crate::call::{CudawrapCall, Origin};
@@ -47,31 +47,29 @@ impl Rank {
 /// The share of a rank in a grant of one device, of which nothing has to be asked.
 pub fn share_single_device(
     call: &CudawrapCall<'_>,
-    request: &mut Request,
+    granted: Granted,
     device: &Device,
-) -> Result<(), Failure> {
+) -> Result<Granted, Failure> {
     let Some(rank) = call.rank else {
-        return Ok(());
+        return Ok(granted);
     };
-    if is_ours_alone(call, request, std::slice::from_ref(&device.uuid)) {
-        return Ok(());
+    if is_ours_alone(call, &granted, std::slice::from_ref(&device.uuid)) {
+        return Ok(granted);
     }
-    if call.settings.share.is_none() {
-        divide(request, distribution::share(rank, 1, request.count));
-    }
-    waiting::check(call, rank, request, &[device], Granted::Devices)
+    let granted = if call.settings.share.is_none() {
+        let share = distribution::share(rank, 1, granted.count);
+        granted.divided(share)
+    } else {
+        granted
+    };
+    waiting::check(call, rank, &granted, &[device], DividedFrom::Grant)?;
+    Ok(granted)
 }
 
 /// Whether the devices were reserved for, or leased by, this rank alone.
-fn is_ours_alone(call: &CudawrapCall<'_>, request: &Request, grant: &[Uuid]) -> bool {
-    let owned = request.owned_of(call.lock_file, grant, &[]).cover();
+fn is_ours_alone(call: &CudawrapCall<'_>, granted: &Granted, grant: &[Uuid]) -> bool {
+    let owned = granted.owned_of(call.lock_file, grant, &[]).cover();
     owned.is_some_and(|cover| launchers::is_ours_alone(call.lock_file, &cover))
-}
-
-/// Ranks divide what they are given, also where that is a part of a device.
-fn divide(request: &mut Request, share: Option<Share>) {
-    request.filter.share = share;
-    request.filter.share_by_default = false;
 }
 
 /// Puts a rank into its place among the devices `listed` that it may choose from.
@@ -81,23 +79,23 @@ fn divide(request: &mut Request, share: Option<Share>) {
 /// A wait was asked for that cannot end.
 pub fn place(
     call: &CudawrapCall<'_>,
-    request: &mut Request,
+    granted: Granted,
     inventory: &Inventory,
     listed: &[Uuid],
     neighbours: &mut CpuNeighbours,
-) -> Result<(), Failure> {
+) -> Result<Granted, Failure> {
     let Some(rank) = call.rank else {
-        return Ok(());
+        return Ok(granted);
     };
     check_shown(call, rank)?;
-    place_rank(call, rank, request, listed, neighbours);
-    let is_granted = Granted::of(request);
-    if is_granted == Granted::Nothing || !is_ours_alone(call, request, listed) {
+    let granted = place_rank(call, rank, granted, listed, neighbours);
+    let divided = DividedFrom::of(&granted);
+    if divided == DividedFrom::Node || !is_ours_alone(call, &granted, listed) {
         let devices = inventory.devices.iter();
         let devices: Vec<&Device> = devices.filter(|d| listed.contains(&d.uuid)).collect();
-        waiting::check(call, rank, request, &devices, is_granted)?;
+        waiting::check(call, rank, &granted, &devices, divided)?;
     }
-    Ok(())
+    Ok(granted)
 }
 
 /// A rank that finds LOCAL_RANK takes the device of that number, as programs under torchrun do:
@@ -122,30 +120,32 @@ fn check_shown(call: &CudawrapCall<'_>, rank: &Rank) -> Result<(), Failure> {
 fn place_rank(
     call: &CudawrapCall<'_>,
     rank: &Rank,
-    request: &mut Request,
+    granted: Granted,
     listed: &[Uuid],
     neighbours: &mut CpuNeighbours,
-) {
+) -> Granted {
     let settings = call.settings;
     // Whose devices are divided: those of a grant, and all of the node only if the user
     // asks for that.
-    let divided = (request.grant.visible != Visible::Unset || settings.share_auto)
-        && !is_ours_alone(call, request, listed);
-    if divided && settings.share.is_none() {
-        let count = request.count;
-        divide(request, distribution::share(rank, listed.len(), count));
+    let divided = (granted.grant.visible != Visible::Unset || settings.share_auto)
+        && !is_ours_alone(call, &granted, listed);
+    let count = granted.count;
+    let granted = if divided && settings.share.is_none() {
         if let Some(line) = distribution::uneven(rank, listed.len(), count) {
             call.diag.remark(&line);
         }
-    }
+        granted.divided(distribution::share(rank, listed.len(), count))
+    } else {
+        granted
+    };
     let block = distribution::block(rank, listed.len()).filter(|_| divided);
     // Ranks that are fewer than the devices use the first ones.
     if let (Some(_), Some(size)) = (block, rank.size.filter(|size| *size < listed.len())) {
         neighbours.keep_only(&listed[..size]);
     }
     neighbours.seat = block;
-    request.nearest = Some(Nearest {
+    granted.near(Nearest {
         cpus: mask::of_process(0).unwrap_or_default(),
         block,
-    });
+    })
 }

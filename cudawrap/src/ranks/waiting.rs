@@ -4,7 +4,7 @@
 
 use std::borrow::Cow;
 
-use getgpu_choose::Request;
+use getgpu_choose::Granted;
 use getgpu_linux::program_name;
 use getgpu_model::{Device, Failure, Kind, Share, UNITS};
 use getgpu_settings::{Settings, Wait};
@@ -25,8 +25,8 @@ pub fn settings<'s>(settings: &'s Settings, rank: Option<&Rank>) -> Cow<'s, Sett
 }
 
 /// Refuses a typed `--wait` of ranks that are more than `devices`, those that they divide,
-/// can serve. `granted`: what they may divide is theirs; without it they could be any
-/// program's.
+/// can serve. `divided`: what they divide is a grant, and theirs; without one it could
+/// be any program's.
 ///
 /// # Errors
 ///
@@ -34,44 +34,44 @@ pub fn settings<'s>(settings: &'s Settings, rank: Option<&Rank>) -> Cow<'s, Sett
 pub fn check(
     call: &CudawrapCall<'_>,
     rank: &Rank,
-    request: &Request,
+    request: &Granted,
     devices: &[&Device],
-    granted: Granted,
+    divided: DividedFrom,
 ) -> Result<(), Failure> {
     if !call.is_typed("wait") || !rank.has_siblings() {
         return Ok(());
     }
     let ranks = rank.size.unwrap_or(rank.local + 1);
-    let served = match granted {
-        Granted::Nothing => 0,
-        Granted::Devices => served(rank, devices, call.settings.share, request.count),
+    let served = match divided {
+        DividedFrom::Node => 0,
+        DividedFrom::Grant => served(rank, devices, call.settings.share, request.count),
     };
     if ranks <= served {
         return Ok(());
     }
-    let why = match granted {
-        Granted::Nothing => "those that have a device would hold it and wait for the others",
-        Granted::Devices => "the devices of CUDA_VISIBLE_DEVICES cannot serve all of them",
+    let why = match divided {
+        DividedFrom::Node => "those that have a device would hold it and wait for the others",
+        DividedFrom::Grant => "the devices of CUDA_VISIBLE_DEVICES cannot serve all of them",
     };
     let text = format!("--wait: {ranks} ranks do not wait each on its own: {why}");
-    Err(Failure::new(Kind::Usage, text).hint(hint(call, rank, devices.len(), granted)))
+    Err(Failure::new(Kind::Usage, text).hint(hint(call, rank, devices.len(), divided)))
 }
 
 /// Whose the devices are that ranks divide.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Granted {
+pub enum DividedFrom {
     /// Nothing was granted: they choose among all of the node.
-    Nothing,
+    Node,
     /// Those of a grant.
-    Devices,
+    Grant,
 }
 
-impl Granted {
-    pub fn of(request: &Request) -> Self {
+impl DividedFrom {
+    pub fn of(request: &Granted) -> Self {
         if request.grant.exists() {
-            Self::Devices
+            Self::Grant
         } else {
-            Self::Nothing
+            Self::Node
         }
     }
 }
@@ -97,15 +97,15 @@ fn served(rank: &Rank, devices: &[&Device], share: Option<Share>, count: usize) 
 
 /// What a person can do where this process is one of several ranks and finds no device;
 /// none: it is not. `pool`: how many devices there are.
-pub fn hint_for_ranks(call: &CudawrapCall<'_>, pool: usize, request: &Request) -> Option<String> {
+pub fn hint_for_ranks(call: &CudawrapCall<'_>, pool: usize, request: &Granted) -> Option<String> {
     let rank = call.rank.filter(|rank| rank.has_siblings())?;
-    Some(hint(call, rank, pool, Granted::of(request)))
+    Some(hint(call, rank, pool, DividedFrom::of(request)))
 }
 
 /// What a person can do for ranks of which one has no device. `pool`: how many devices there
 /// are.
-fn hint(call: &CudawrapCall<'_>, rank: &Rank, pool: usize, granted: Granted) -> String {
-    if granted == Granted::Devices {
+fn hint(call: &CudawrapCall<'_>, rank: &Rank, pool: usize, divided: DividedFrom) -> String {
+    if divided == DividedFrom::Grant {
         return if call.settings.share.is_some() {
             "getgpu --list shows who holds what; without --share the ranks divide the devices evenly".into()
         } else {

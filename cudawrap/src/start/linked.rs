@@ -7,7 +7,7 @@ use std::ffi::OsString;
 use std::path::Path;
 use std::time::Instant;
 
-use getgpu_choose::{GrantUse, LockWarning, Request, find_lock_file, pool};
+use getgpu_choose::{Asked, GrantUse, LockWarning, find_lock_file, pool};
 use getgpu_linux::program_name;
 use getgpu_lock::LockFile;
 use getgpu_model::{Diag, Failure, Kind, Visible, visible::hides_all};
@@ -120,9 +120,8 @@ fn with_device(
     }
     let (rank, settings) = ranks::of_linked(settings, diag);
     let settings = &*settings;
-    let request =
-        Request::new(settings, environment, GrantUse::of_option(grant_ignored))?.of_link();
-    let lock_file = lock_file(settings, environment, &request, diag)?;
+    let asked = Asked::new(settings, environment, GrantUse::of_option(grant_ignored))?.of_link();
+    let lock_file = lock_file(settings, environment, &asked, diag)?;
     let call = CudawrapCall {
         settings,
         environment,
@@ -136,8 +135,8 @@ fn with_device(
         began,
     };
     let choice = match visible {
-        Visible::Unset => free(&call, request)?,
-        _ => match named(&call, request)? {
+        Visible::Unset => free(&call, asked)?,
+        _ => match named(&call, asked)? {
             Some(choice) => choice,
             None => return Ok(LaunchSpec::unchanged()),
         },
@@ -158,13 +157,13 @@ fn switch(read: Result<bool, Failure>, diag: &Diag) -> bool {
 fn lock_file(
     settings: &Settings,
     environment: &Environment,
-    request: &Request,
+    asked: &Asked,
     diag: &Diag,
 ) -> Result<LockFile, Failure> {
     find_lock_file(settings, environment, diag, LockWarning::Omit).map_err(|failure| {
         let pool = helper::node(settings).ask(|node| {
-            let inventory = node.inventory(request.look())?;
-            pool::candidates(&request.filter, &inventory, request.count).map(drop)
+            let inventory = node.inventory(asked.look())?;
+            pool::candidates(asked.filter(), &inventory, asked.count()).map(drop)
         });
         pool.err().filter(Failure::is_no_gpu).unwrap_or(failure)
     })

@@ -8,7 +8,7 @@ use std::ffi::{OsStr, OsString};
 use std::path::Path;
 use std::time::Instant;
 
-use getgpu_choose::{GrantUse, LockWarning, Request, find_lock_file};
+use getgpu_choose::{Asked, GrantUse, LockWarning, find_lock_file};
 use getgpu_model::{Diag, Failure, Verbosity, Visible, exit};
 use getgpu_settings::{Environment, Loaded};
 
@@ -65,12 +65,12 @@ fn prepare(options: &CudawrapOptions, program: &Path, diag: &Diag) -> Result<Lau
     let (rank, settings) = ranks::of_process(&loaded.settings)?;
     let settings = &*settings;
     let is_ignored = options.typed.choosing.ignore_grant || options::grant_ignored()?;
-    let request = Request::new(settings, &environment, GrantUse::of_option(is_ignored))?;
-    if request.grant.visible == Visible::Nothing {
-        return Err(request.grant.empty());
+    let asked = Asked::new(settings, &environment, GrantUse::of_option(is_ignored))?;
+    if asked.grant().visible == Visible::Nothing {
+        return Err(asked.grant().empty());
     }
-    request.warn_of_excluded(diag);
-    mps::check(&options.choices, settings, &request)?;
+    asked.warn_of_excluded(diag);
+    mps::check(&options.choices, settings, &asked)?;
     let typed = options.typed.running.tag.clone();
     let lock_file = find_lock_file(settings, &environment, diag, LockWarning::Print)?;
     let call = CudawrapCall {
@@ -85,7 +85,7 @@ fn prepare(options: &CudawrapOptions, program: &Path, diag: &Diag) -> Result<Lau
         tag: typed.map_or_else(lease_tag::own, |tag| Ok(Some(tag)))?,
         began,
     };
-    let choice = choose(&call, request);
+    let choice = choose(&call, asked);
     let ready = choice.and_then(|choice| launch(&call, lease(&call, choice)?));
     ready.inspect_err(|failure| log_refusal(settings, program, call.tag.as_deref(), failure))
 }

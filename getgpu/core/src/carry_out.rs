@@ -3,7 +3,7 @@
 
 use std::time::Instant;
 
-use getgpu_choose::{LockWarning, Request, find_lock_file, syslog};
+use getgpu_choose::{Asked, LockWarning, find_lock_file, syslog};
 use getgpu_lock::Role;
 use getgpu_model::{Diag, Failure, Kind, lease_tag};
 use getgpu_settings::{Environment, Loaded, Settings, Source};
@@ -30,19 +30,19 @@ pub fn carry_out(
     match &options.action {
         Action::Release(name) => {
             let device_at = |index| {
-                let request = Request::listed(settings, environment, options.grant_use)?;
-                list::device_at(&mut node(settings), request, index)
+                let asked = Asked::listed(settings, environment, options.grant_use)?;
+                list::device_at(&mut node(settings), asked, index)
             };
             release::one(&lock_file()?, name, device_at, diag)
         }
         Action::ReleaseAll => release::all(&lock_file()?, diag),
         Action::Queue { json: true } => list::queue::show_json(&lock_file()?),
         Action::Queue { json: false } => {
-            let request = Request::listed(settings, environment, options.grant_use)?;
-            list::queue::show(&mut node(settings), request, &lock_file()?)
+            let asked = Asked::listed(settings, environment, options.grant_use)?;
+            list::queue::show(&mut node(settings), asked, &lock_file()?)
         }
         _ => {
-            let request = request(options, settings, environment)?;
+            let asked = asked(options, settings, environment)?;
             let call = GetgpuCall {
                 options,
                 environment,
@@ -52,9 +52,9 @@ pub fn carry_out(
                 began,
             };
             if matches!(options.action, Action::Print(_)) {
-                request.warn_of_excluded(diag);
+                asked.warn_of_excluded(diag);
             }
-            look_or_print(&call, request, metrics).inspect_err(|failure| {
+            look_or_print(&call, asked, metrics).inspect_err(|failure| {
                 let prints = matches!(options.action, Action::Print(_));
                 if prints && matches!(failure.kind, Kind::NoneFree | Kind::Refused) {
                     let caller = caller::find().name;
@@ -69,23 +69,22 @@ pub fn carry_out(
 }
 
 /// Which devices the call is about.
-fn request(
+fn asked(
     options: &GetgpuOptions,
     settings: &Settings,
     environment: &Environment,
-) -> Result<Request, Failure> {
+) -> Result<Asked, Failure> {
     match options.action {
         // What is looked at, or reserved already, is told to a job without a GPU too.
         Action::List | Action::Watch(_) | Action::CountFree | Action::Tagged(_) => {
-            Request::listed(settings, environment, options.grant_use)
+            Asked::listed(settings, environment, options.grant_use)
         }
         Action::Print(Some(_)) => {
-            Request::new(settings, environment, options.grant_use).map(Request::by_index)
+            Asked::new(settings, environment, options.grant_use).map(Asked::by_index)
         }
         _ => {
-            let mut request = Request::new(settings, environment, options.grant_use)?;
-            request.lease_of = lease_of(options);
-            Ok(request)
+            let asked = Asked::new(settings, environment, options.grant_use)?;
+            Ok(asked.as_lease_of(lease_of(options)))
         }
     }
 }
@@ -101,25 +100,19 @@ fn lease_of(options: &GetgpuOptions) -> Option<i32> {
 /// What a call with a request does: shows devices, or prints one.
 fn look_or_print(
     call: &GetgpuCall<'_>,
-    request: Request,
+    asked: Asked,
     metrics: fn(&Listing) -> String,
 ) -> Result<(), Failure> {
     let (settings, lock_file) = (call.settings, &call.lock_file);
     match &call.options.action {
-        Action::List => list::show(
-            &mut node(settings),
-            request,
-            lock_file,
-            call.options,
-            metrics,
-        ),
+        Action::List => list::show(&mut node(settings), asked, lock_file, call.options, metrics),
         Action::Watch(every) => list::watch::run(*every, || {
             let mut node = node(settings);
-            list::drawn(&mut node, request.clone(), lock_file, call.options).into_bytes()
+            list::drawn(&mut node, asked.clone(), lock_file, call.options).into_bytes()
         }),
-        Action::CountFree => list::count::free(&mut node(settings), request, lock_file),
+        Action::CountFree => list::count::free(&mut node(settings), &asked, lock_file),
         Action::Tagged(name) => print_tagged(call, name),
-        _ => print(call, request),
+        _ => print(call, asked),
     }
 }
 

@@ -8,7 +8,7 @@ use std::path::Path;
 
 use clap::ValueEnum;
 use getgpu_ask::Node;
-use getgpu_choose::Request;
+use getgpu_choose::Asked;
 use getgpu_core::list::{self, Listing};
 use getgpu_lock::{Holder, LockFile};
 use getgpu_model::{Failure, Uuid, quantity::unix_seconds};
@@ -28,11 +28,11 @@ pub struct WatchedDevice {
 /// The metrics of the node as text, with what is `watched` of each device.
 pub fn of_node(
     node: &mut Node<'_>,
-    request: Request,
+    asked: Asked,
     lock_file: &LockFile,
     watched: &dyn Fn(&Uuid) -> WatchedDevice,
 ) -> Result<String, Failure> {
-    let (mut listing, _) = list::gather(node, request, lock_file, &[])?;
+    let (mut listing, _) = list::gather(node, asked, lock_file, &[])?;
     for row in &mut listing.rows {
         let uuid = Uuid::parse(&row.uuid);
         let watched = uuid.map(|uuid| watched(&uuid)).unwrap_or_default();

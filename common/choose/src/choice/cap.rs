@@ -2,7 +2,7 @@
 //! keeps the user's other calls from counting. Shares count as parts where the kernel
 //! shows them, else whole; root may have any number.
 
-use crate::request::Request;
+use crate::request::Owned;
 use getgpu_linux::procfs::{self, namespaces};
 use getgpu_lock::{
     HolderProcess, Level, LockFile, OfdLock, Side, Span, holders, layout, user_locks,
@@ -84,7 +84,7 @@ impl HeldByUser {
 /// # Errors
 ///
 /// It is for more.
-pub fn check_satisfiable(request: &Request, inventory: Option<&Inventory>) -> Result<(), Failure> {
+pub fn check_satisfiable(request: &Owned, inventory: Option<&Inventory>) -> Result<(), Failure> {
     let wanted = match (request.filter.share, inventory) {
         (_, Some(inventory)) => request.most_units(inventory),
         (None, None) => request.most_units(&Inventory::default()),
@@ -114,7 +114,7 @@ pub fn allows(
     lock_file: &LockFile,
     probe: &OfdLock,
     inventory: &Inventory,
-    request: &Request,
+    request: &Owned,
 ) -> Result<bool, Failure> {
     let Some(most) = request.cap() else {
         return Ok(true);

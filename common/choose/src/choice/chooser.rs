@@ -13,7 +13,7 @@ use crate::choice::round::Round;
 use crate::choice::sampling::SlotSampler;
 use crate::choice::{cap, device_claim, sampling};
 use crate::pool;
-use crate::request::Request;
+use crate::request::Owned;
 use crate::take::{Part, Taken, gate};
 use getgpu_ask::Node;
 use getgpu_linux::procfs::namespaces;
@@ -38,7 +38,7 @@ pub struct Chooser<'a, 'n> {
     /// For a lease or for a reservation.
     pub side: Side,
     /// What is asked for.
-    pub request: &'a Request,
+    pub request: &'a Owned,
     /// Devices that are left alone this time, by a waiter that has just asked about them.
     pub skip: &'a dyn Fn(&Device) -> bool,
 }

@@ -4,7 +4,7 @@
 
 use crate::choice::offer::{Offer, Rejected};
 use crate::pool::Portion;
-use crate::request::Request;
+use crate::request::Owned;
 use getgpu_lock::{
     Claim, ClaimSpec, Held, Level, LockFile, Occupancy, OfdLock, Seen, Side, Span, claim, occupancy,
 };
@@ -19,7 +19,7 @@ pub fn claim(
     lock_file: &LockFile,
     probe: &OfdLock,
     side: Side,
-    request: &Request,
+    request: &Owned,
     device: &Device,
 ) -> Result<Offer<Claim>, Failure> {
     let span = Span::of(&device.uuid);
@@ -44,7 +44,7 @@ pub fn claim(
 /// # Errors
 ///
 /// The lock file cannot be read.
-pub fn units(probe: &OfdLock, request: &Request, device: &Device) -> Result<Offer<Units>, Failure> {
+pub fn units(probe: &OfdLock, request: &Owned, device: &Device) -> Result<Offer<Units>, Failure> {
     let span = Span::of(&device.uuid);
     let level = request.level();
     let (ours, portion) = request.portion(device);
@@ -87,7 +87,7 @@ pub fn units(probe: &OfdLock, request: &Request, device: &Device) -> Result<Offe
 /// The lock file cannot be read.
 pub fn fits_without(
     probe: &OfdLock,
-    request: &Request,
+    request: &Owned,
     device: &Device,
     leaving: &Units,
 ) -> Result<bool, Failure> {

@@ -3,7 +3,7 @@
 
 use getgpu_settings::{DeviceList, Settings, allowed};
 
-use super::WITHOUT_GRANT;
+use super::grant::WITHOUT_GRANT;
 use crate::pool::Filter;
 
 /// Which devices the settings leave, of those that are `allowed`.

@@ -60,7 +60,7 @@ pub struct Grant {
     /// Inside a batch job unsetting CUDA_VISIBLE_DEVICES is no remedy.
     batch_job: bool,
     /// The call is a wrapped program's, which has variables for options.
-    pub(super) of_link: bool,
+    of_link: bool,
     /// The site's list, inside a batch job: which devices the batch system does not manage.
     site: Option<DeviceList>,
 }
@@ -98,6 +98,12 @@ impl Grant {
                 .then(|| allowed::allowed(settings).ok().flatten())
                 .flatten(),
         }
+    }
+
+    /// The same for a wrapped program, whose user a hint names variables to.
+    pub(super) const fn of_link(mut self) -> Self {
+        self.of_link = true;
+        self
     }
 
     /// The devices; none where there is no grant, and then nothing is asked.
@@ -180,10 +186,10 @@ impl Grant {
         self.batch_job
     }
 
-    /// Says once that the variable named what the job was not given.
-    pub fn tell_correction(&mut self, diag: &Diag) {
-        if let Some(line) = self.correction.take() {
-            diag.warn(&line);
+    /// Says that the variable named what the job was not given.
+    pub fn tell_correction(&self, diag: &Diag) {
+        if let Some(line) = &self.correction {
+            diag.warn(line);
         }
     }
 

@@ -6,7 +6,7 @@ use crate::pool::Portion;
 
 /// A way to take a device.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) enum Kind {
+pub(crate) enum TakeKind {
     /// Any free one of the pool.
     Chosen,
     /// The one with this number: `getgpu INDEX`.
@@ -53,22 +53,25 @@ pub(crate) struct Rules {
     pub(crate) is_counted: bool,
 }
 
-/// The table, in the order of [`Kind`].
-const RULES: [(Kind, Rules); 7] = [
-    (Kind::Chosen, row(Way::Acquire, true, true)),
+/// The table, in the order of [`TakeKind`].
+const RULES: [(TakeKind, Rules); 7] = [
+    (TakeKind::Chosen, row(Way::Acquire, true, true)),
     // It is printed whether or not it is reserved.
-    (Kind::Index, row(Way::Acquire, false, true)),
-    (Kind::Named, row(Way::NameThenReservations, false, false)),
+    (TakeKind::Index, row(Way::Acquire, false, true)),
     (
-        Kind::AllOfReservation,
+        TakeKind::Named,
+        row(Way::NameThenReservations, false, false),
+    ),
+    (
+        TakeKind::AllOfReservation,
         row(Way::NameThenInside, false, false),
     ),
-    (Kind::AllOfLease, row(Way::Join, false, false)),
+    (TakeKind::AllOfLease, row(Way::Join, false, false)),
     (
-        Kind::PartOfNamed,
+        TakeKind::PartOfNamed,
         row(Way::AcquireIgnoringUnproven, false, false),
     ),
-    (Kind::PartOfOwn, row(Way::Acquire, false, false)),
+    (TakeKind::PartOfOwn, row(Way::Acquire, false, false)),
 ];
 
 const fn row(way: Way, leaves_kept: bool, is_counted: bool) -> Rules {
@@ -79,7 +82,7 @@ const fn row(way: Way, leaves_kept: bool, is_counted: bool) -> Rules {
     }
 }
 
-impl Kind {
+impl TakeKind {
     /// What holds for this kind.
     pub(crate) const fn rules(self) -> Rules {
         RULES[self as usize].1

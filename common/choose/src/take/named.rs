@@ -1,24 +1,25 @@
 //! Taking the devices that a grant names: nothing is chosen and NVML is not asked. What the call owns
 //! of them already is taken inside of that; what another program has is in use.
 
+use std::rc::Rc;
 use std::time::{Duration, Instant};
 
 use super::gate;
 use super::in_use::InUse;
-use super::kind::{Kind, Way};
+use super::kind::{TakeKind, Way};
 use super::taken::{Got, Part, Taken};
 use crate::choice::device_claim;
 use crate::choice::offer::{Offer, Rejected};
 use crate::ownership::{Basis, Cover};
 use crate::pool::Portion;
-use crate::request::Request;
+use crate::request::{Granted, Owned};
 use getgpu_linux::Stat;
 use getgpu_linux::procfs::{ancestry, namespaces};
 use getgpu_lock::{
     Claim, HolderArgs, LockFile, OfdLock, Side, Span, claim::named_lease, holders, occupancy,
     ownership_proof,
 };
-use getgpu_model::{Device, Diag, Failure, Units, Uuid, quantity, share};
+use getgpu_model::{Device, Diag, Failure, Kind, Units, Uuid, quantity, share};
 
 /// How long a part of a device is tried again while others take theirs.
 const PATIENCE: Duration = Duration::from_millis(200);
@@ -47,7 +48,7 @@ pub struct NamedDevices<'a> {
     /// Where a line goes about what is only assumed.
     pub diag: &'a Diag,
     /// What is asked for.
-    pub request: &'a Request,
+    pub request: &'a Granted,
     /// The devices.
     pub devices: &'a [Device],
 }
@@ -104,7 +105,8 @@ impl NamedDevices<'_> {
     }
 
     fn take_inside(&self, probe: &OfdLock, cover: Option<Cover>) -> Result<NamedOutcome, Failure> {
-        let request = self.request.named(self.uuids(), cover.clone());
+        let request = Rc::new(self.request.named(self.uuids()));
+        let request = request.inside(cover.clone());
         let gate = if self.devices.len() > 1 {
             gate::enter(self.lock_file)?
         } else {
@@ -166,7 +168,7 @@ struct NamedDevice<'a> {
     all: &'a NamedDevices<'a>,
     probe: &'a OfdLock,
     /// What is asked for, inside of what the call owns.
-    request: &'a Request,
+    request: &'a Owned,
     device: &'a Device,
 }
 
@@ -178,7 +180,7 @@ impl NamedDevice<'_> {
         if portion == Portion::TooLarge {
             return Ok(Err(NamedOutcome::TooLarge(self.too_large())));
         }
-        let claim = match Kind::of_named(cover, portion).rules().way {
+        let claim = match TakeKind::of_named(cover, portion).rules().way {
             Way::Join if self.part_inside(&own)? => None,
             Way::Join => return Ok(Ok(Got::Joined(own))),
             Way::Acquire => self.part()?,
@@ -195,7 +197,7 @@ impl NamedDevice<'_> {
         };
         // Other calls of this user may be dividing a part that it owns at this moment; a part that
         // it does not own may be reserved for another user.
-        let is_reserved = match Kind::of_named(cover, portion).rules().way {
+        let is_reserved = match TakeKind::of_named(cover, portion).rules().way {
             Way::NameThenInside => self.divided(&claim)?,
             Way::NameThenReservations => self.reserved_for_others(&claim)?,
             Way::Join | Way::Acquire | Way::AcquireIgnoringUnproven => false,
@@ -291,11 +293,8 @@ impl NamedDevice<'_> {
             Some(memory) => format!("{uuid} has {} of memory", quantity::size_text(memory)),
             None => format!("{uuid}: NVML does not report how much memory it has"),
         };
-        Failure::new(
-            getgpu_model::Kind::NoDevice,
-            format!("--share {share}: {why}"),
-        )
-        .hint("a fraction, such as --share 1/2, fits every device")
+        Failure::new(Kind::NoDevice, format!("--share {share}: {why}"))
+            .hint("a fraction, such as --share 1/2, fits every device")
     }
 
     /// Claims a share of the units that this process owns, or else of the units that others leave

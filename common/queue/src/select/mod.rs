@@ -11,16 +11,10 @@ use std::rc::Rc;
 use crate as queue;
 use crate::prospect::Prospect;
 use getgpu_ask::{Node, nvml_client};
-use getgpu_choose::ChoiceOutcome;
-use getgpu_choose::Chooser;
-use getgpu_choose::Portion;
-use getgpu_choose::Rejected;
-use getgpu_choose::RejectionReport;
-use getgpu_choose::Request;
-use getgpu_choose::Taken;
-use getgpu_choose::choice::cap;
-use getgpu_choose::choice::device_claim;
-use getgpu_choose::pool;
+use getgpu_choose::{
+    ChoiceOutcome, Chooser, Owned, Portion, Rejected, RejectionReport, Taken, choice::cap,
+    choice::device_claim, pool,
+};
 use getgpu_lock::{LockFile, OfdLock, Side, kept};
 use getgpu_model::{Device, Failure, Inventory, Kind, Uuid};
 use getgpu_settings::Wait;
@@ -52,7 +46,7 @@ pub struct Selection<'a, 'n> {
     /// For a lease or for a reservation.
     pub side: Side,
     /// What is asked for.
-    pub request: &'a Request,
+    pub request: &'a Owned,
 }
 
 impl Selection<'_, '_> {
@@ -222,8 +216,7 @@ impl Selection<'_, '_> {
                     && kept::has_stopped(probe)? =>
             {
                 // The devices are kept for a waiter that has been stopped, so they may be taken.
-                let mut request = self.request.clone();
-                request.takes_kept = true;
+                let request = self.request.taking_kept(true);
                 let mut chooser = Chooser {
                     request: &request,
                     node: &mut *chooser.node,
@@ -283,7 +276,7 @@ fn all_silent(rejected: &[(Device, Rejected)], node: &Node<'_>) -> Option<Failur
 
 /// Fails if this call owns a part of every device of the grant and the share is larger than each of
 /// them: no wait could find room for it.
-fn fits_inside(request: &Request, inventory: &Inventory) -> Result<(), Failure> {
+fn fits_inside(request: &Owned, inventory: &Inventory) -> Result<(), Failure> {
     let Some(cover) = &request.cover else {
         return Ok(());
     };

@@ -1,9 +1,7 @@
 //! What getgpu and cudawrap add to a selection: a look at what was known, picked or
 //! rejected, and the hint that helps a person on.
 
-use getgpu_choose::Chooser;
-use getgpu_choose::Part;
-use getgpu_choose::Rejected;
+use getgpu_choose::{Chooser, Part, Rejected};
 use getgpu_lock::OfdLock;
 use getgpu_model::{Device, Failure, Inventory};
 

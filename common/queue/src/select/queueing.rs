@@ -1,11 +1,12 @@
 //! A call that found nothing free and joins the queue: how long it waits there, and what
 //! it says meanwhile.
 
+use std::rc::Rc;
+
 use crate::prospect::Prospect;
 use crate::{Name, Patience, Progress, Search, Served, Waiter};
 use getgpu_ask::Node;
-use getgpu_choose::Rejected;
-use getgpu_choose::Request;
+use getgpu_choose::{Granted, Rejected};
 use getgpu_lock::{LockFile, Side};
 use getgpu_model::{Device, Diag, Failure};
 use getgpu_settings::{Environment, Settings};
@@ -44,7 +45,7 @@ impl Queueing {
     pub fn wait<N: Name>(
         self,
         at: At<'_>,
-        request: &mut Request,
+        granted: &Rc<Granted>,
         node: &mut Node<'_>,
         name: &mut N,
     ) -> Result<Served<N::Same>, Failure> {
@@ -55,8 +56,8 @@ impl Queueing {
             Progress::silent(at.diag)
         };
         let patience = self.patience(settings);
-        let queue = request.queue();
-        let search = Search::new(at, request, node, name)?.after(self.rejected);
+        let queue = granted.queue();
+        let search = Search::new(at, Rc::clone(granted), node, name)?.after(self.rejected);
         Waiter::new(at.lock_file, queue, search, progress, patience)?.wait()
     }
 

@@ -2,28 +2,26 @@
 //! programs would find room. Nothing is taken, so by the time it is read it may be
 //! different.
 
+use std::rc::Rc;
+
 use getgpu_ask::Node;
-use getgpu_choose::{Portion, Request, choice::device_claim};
+use getgpu_choose::{Asked, Owned, Portion, choice::device_claim};
 use getgpu_lock::{LockFile, Occupancy, OfdLock, Span};
 use getgpu_model::{Activity, Detail, Device, Failure, Kind, diag::show};
 
 /// Prints the number: 0 also where there is a driver and no GPU.
-pub fn free(
-    node: &mut Node<'_>,
-    mut request: Request,
-    lock_file: &LockFile,
-) -> Result<(), Failure> {
-    let free = match node.ask(|node| count(node, &mut request, lock_file)) {
+pub fn free(node: &mut Node<'_>, asked: &Asked, lock_file: &LockFile) -> Result<(), Failure> {
+    let free = match node.ask(|node| count(node, asked, lock_file)) {
         Err(none) if none.kind == Kind::NoUsableGpu => 0,
         other => other?,
     };
     show(&format!("{free}\n"))
 }
 
-fn count(node: &mut Node<'_>, request: &mut Request, lock_file: &LockFile) -> Result<i64, Failure> {
-    let inventory = node.inventory(request.look())?;
-    request.show_grant(&inventory);
-    request.cover = request.owned(lock_file, Some(&inventory)).cover();
+fn count(node: &mut Node<'_>, asked: &Asked, lock_file: &LockFile) -> Result<i64, Failure> {
+    let inventory = node.inventory(asked.look())?;
+    let granted = Rc::new(asked.clone().shown(&inventory));
+    let request = &granted.owned_now(lock_file, Some(&inventory));
     let probe = lock_file.open()?;
     let mut free = 0;
     for device in request.filter.pool(&inventory) {
@@ -58,11 +56,7 @@ fn count(node: &mut Node<'_>, request: &mut Request, lock_file: &LockFile) -> Re
 
 /// Whether a device on which another program has a part can have a second program, as far as
 /// NVML tells. As in a choice, only that decides of what this call owns.
-fn has_room_beside(
-    node: &mut Node<'_>,
-    request: &Request,
-    device: &Device,
-) -> Result<bool, Failure> {
+fn has_room_beside(node: &mut Node<'_>, request: &Owned, device: &Device) -> Result<bool, Failure> {
     let is_owned = request.cover.is_some();
     Ok(match node.nvml()?.health(device)? {
         Ok(health) => {
@@ -74,7 +68,7 @@ fn has_room_beside(
 }
 
 /// How many times the request fits on a device, as far as the lock tells.
-fn places(probe: &OfdLock, request: &Request, device: &Device) -> Result<i64, Failure> {
+fn places(probe: &OfdLock, request: &Owned, device: &Device) -> Result<i64, Failure> {
     let (ours, portion) = request.portion(device);
     match portion {
         Portion::TooLarge => Ok(0),

@@ -20,7 +20,7 @@ use getgpu_model::lease_tag;
 use std::time::Duration;
 
 use getgpu_ask::Node;
-use getgpu_choose::{IndexOrder, Outside, Request};
+use getgpu_choose::{Asked, IndexOrder, Outside};
 use getgpu_linux::Range;
 use getgpu_lock::{Holdings, LockFile, OfdLock, Span, claimers, holders, host_sharing, layout};
 use getgpu_model::{
@@ -60,11 +60,11 @@ fn style(options: &GetgpuOptions) -> Style {
 /// draws.
 pub fn drawn(
     node: &mut Node<'_>,
-    request: Request,
+    asked: Asked,
     lock_file: &LockFile,
     options: &GetgpuOptions,
 ) -> String {
-    match filtered(node, request, lock_file, options) {
+    match filtered(node, asked, lock_file, options) {
         Ok((listing, summary)) => {
             let problems = listing.problems.iter().map(|line| format!("{line}\n"));
             let problems: String = problems.collect();
@@ -83,12 +83,12 @@ pub fn drawn(
 /// metrics.
 pub fn show(
     node: &mut Node<'_>,
-    request: Request,
+    asked: Asked,
     lock_file: &LockFile,
     options: &GetgpuOptions,
     metrics: fn(&Listing) -> String,
 ) -> Result<(), Failure> {
-    let (listing, summary) = filtered(node, request, lock_file, options)?;
+    let (listing, summary) = filtered(node, asked, lock_file, options)?;
     let style = style(options);
     let text = match options.format {
         Format::Json => json::text(&listing),
@@ -108,11 +108,11 @@ pub fn show(
 /// The listing with only what is to be shown, and the summary of everything.
 fn filtered(
     node: &mut Node<'_>,
-    request: Request,
+    asked: Asked,
     lock_file: &LockFile,
     options: &GetgpuOptions,
 ) -> Result<(Listing, String), Failure> {
-    let (mut listing, summary) = gather(node, request, lock_file, &options.columns)?;
+    let (mut listing, summary) = gather(node, asked, lock_file, &options.columns)?;
     listing.rows.retain(|row| {
         let outside = row.outside.map(Outside::options);
         let is_other = outside.is_some_and(|typed| options.choices.first_of(typed).is_some());
@@ -124,12 +124,12 @@ fn filtered(
 /// Everything on the node, with these numbers of its GPUs, and the summary.
 pub fn gather(
     node: &mut Node<'_>,
-    request: Request,
+    asked: Asked,
     lock_file: &LockFile,
     gauges: &[Gauge],
 ) -> Result<(Listing, String), Failure> {
     let listing = match node.ask(|node| {
-        let mut listing = collect(node, request, lock_file)?;
+        let mut listing = collect(node, asked, lock_file)?;
         measure(node, &mut listing, gauges)?;
         Ok(listing)
     }) {
@@ -182,8 +182,8 @@ fn warn(listing: &Listing, waiting: usize, level: Verbosity) {
 
 /// The device that has this index in the list. Without one nothing can be released, as
 /// with an unused tag, and a tag may be a number too.
-pub fn device_at(node: &mut Node<'_>, request: Request, index: usize) -> Result<Uuid, Failure> {
-    of_index(node, request, index)?.ok_or_else(|| {
+pub fn device_at(node: &mut Node<'_>, asked: Asked, index: usize) -> Result<Uuid, Failure> {
+    of_index(node, asked, index)?.ok_or_else(|| {
         Failure::new(
             Kind::NoneFree,
             format!("no device {index}, and no tag of yours is called so"),
@@ -192,15 +192,10 @@ pub fn device_at(node: &mut Node<'_>, request: Request, index: usize) -> Result<
     })
 }
 
-fn of_index(
-    node: &mut Node<'_>,
-    mut request: Request,
-    index: usize,
-) -> Result<Option<Uuid>, Failure> {
+fn of_index(node: &mut Node<'_>, asked: Asked, index: usize) -> Result<Option<Uuid>, Failure> {
     let inventory = node.ask(|node| node.inventory(Detail::Uuid))?;
-    request.show_grant(&inventory);
-    let request = request.by_index();
-    let order = IndexOrder::of(&request.filter, &inventory);
+    let granted = asked.shown(&inventory).by_index();
+    let order = IndexOrder::of(&granted.filter, &inventory);
     let device = order.devices().find(|(at, _)| *at == index);
     Ok(device.map(|(_, device)| device.uuid.clone()))
 }
@@ -223,18 +218,14 @@ impl Listing {
     }
 }
 
-fn collect(
-    node: &mut Node<'_>,
-    mut request: Request,
-    lock_file: &LockFile,
-) -> Result<Listing, Failure> {
+fn collect(node: &mut Node<'_>, asked: Asked, lock_file: &LockFile) -> Result<Listing, Failure> {
     // Read now, also by --watch.
     let inventory = node.relist(Detail::Full)?;
-    request.show_grant(&inventory);
+    let granted = asked.shown(&inventory);
     // The list is shown as the site has it, also to a job whose grant goes beyond it.
     let list = allowed::allowed(node.settings())?;
     let probe = lock_file.open()?;
-    let sorted = request.filter.classify(&inventory);
+    let sorted = granted.filter.classify(&inventory);
     let mut rows = Vec::new();
     let (held, is_held_elsewhere) = holdings(lock_file, &probe, &inventory)?;
     let devices: Vec<&Device> = inventory.devices.iter().collect();
@@ -243,13 +234,13 @@ fn collect(
     for ((device, outside), (held, usage)) in devices.zip(held.into_iter().zip(usages)) {
         rows.push(rows::Row {
             allowed: list.as_ref().is_none_or(|list| list.names(device)),
-            excluded: request.filter.excluded.names(device),
+            excluded: granted.filter.excluded.names(device),
             outside: *outside,
             ..rows::Row::new(device, &inventory, usage, held)
         });
     }
     tag_leases(&mut rows);
-    let by_index = request.clone().by_index();
+    let by_index = granted.clone().by_index();
     let order = IndexOrder::of(&by_index.filter, &inventory);
     rows::number(&mut rows, &order);
     rows.extend(
@@ -258,7 +249,7 @@ fn collect(
             .map(|silent| rows::Row::of_silent(silent, &inventory, &order)),
     );
     rows.sort_by_key(|row| (row.gpu, row.mig_index));
-    let mut problems = crate::obtain::explain::problems(&request.filter, &inventory);
+    let mut problems = crate::obtain::explain::problems(&granted.filter, &inventory);
     // A device of a sick GPU is not gone.
     if is_held_elsewhere && inventory.troubles().is_empty() {
         problems.extend(gone::lines(lock_file, &inventory));

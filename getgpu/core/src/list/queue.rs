@@ -5,7 +5,7 @@
 use std::time::Duration;
 
 use getgpu_ask::Node;
-use getgpu_choose::Request;
+use getgpu_choose::Asked;
 use getgpu_lock::LockFile;
 use getgpu_lock::kept::Count;
 use getgpu_model::{
@@ -26,9 +26,9 @@ pub fn show_json(lock_file: &LockFile) -> Result<(), Failure> {
 }
 
 /// Prints the programs as a table, and what is held as far as NVML lists it.
-pub fn show(node: &mut Node<'_>, request: Request, lock_file: &LockFile) -> Result<(), Failure> {
+pub fn show(node: &mut Node<'_>, asked: Asked, lock_file: &LockFile) -> Result<(), Failure> {
     let queue = queued(&lock_file.open()?)?;
-    let listing = node.ask(|node| super::collect(node, request, lock_file));
+    let listing = node.ask(|node| super::collect(node, asked, lock_file));
     let rows = listing.map(|listing| listing.rows).unwrap_or_default();
     let now = unix_seconds();
     let held: String = rows.iter().map(|row| held(row, now)).collect();

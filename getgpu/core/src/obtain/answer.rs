@@ -2,7 +2,7 @@
 //! only when NVML has let go, or what the caller owns already. The forms of `--format`.
 
 use getgpu_ask::gpu_bus;
-use getgpu_choose::{Cover, Decision, Guard, Request, Taken};
+use getgpu_choose::{Asked, Cover, Decision, Granted, Guard, Taken};
 use getgpu_lock::{HolderProcess, OfdLock, Side, Span, claim::join, ownership_proof};
 use getgpu_model::{Detail, Failure, Inventory, Kind, Share, Units, Uuid, diag, frameworks, share};
 use getgpu_queue::Selected;
@@ -60,15 +60,15 @@ impl Answer {
 pub fn confirm(
     call: &GetgpuCall<'_>,
     taken: Taken,
-    request: &Request,
+    granted: &Granted,
     inventory: Option<&Inventory>,
 ) -> Result<Answer, Failure> {
     let uuids: Vec<Uuid> = taken.devices().map(|device| device.uuid.clone()).collect();
     let value = value(call, uuids.iter(), inventory)?;
     let part = taken.smallest_part();
-    let (lock, guard) = taken.reserve(&call.lock_file, request.user)?;
+    let (lock, guard) = taken.reserve(&call.lock_file, granted.user)?;
     Ok(Answer {
-        larger_grant: request.larger_grant(uuids.len()),
+        larger_grant: granted.larger_grant(uuids.len()),
         guard,
         ..Answer::of(uuids, value, Some(lock), part)
     })
@@ -77,14 +77,14 @@ pub fn confirm(
 /// A grant, given by full UUIDs, that this call owns already and all of which is wanted:
 /// nothing is chosen and NVML is not asked. Not in a batch job, which may name to each task
 /// a device that only the first one may open.
-pub fn granted_again(call: &GetgpuCall<'_>, request: &Request) -> Result<Option<Answer>, Failure> {
+pub fn granted_again(call: &GetgpuCall<'_>, asked: &Asked) -> Result<Option<Answer>, Failure> {
     let plain = call.options.action == Action::Print(None) && call.options.format != Format::Index;
-    let plain = plain && !request.filter.share.is_some_and(Share::needs_memory);
-    let plain = plain && !request.grant.is_in_batch_job();
-    let Some(uuids) = request.grant.visible.full_uuids().filter(|_| plain) else {
+    let plain = plain && !asked.filter().share.is_some_and(Share::needs_memory);
+    let plain = plain && !asked.grant().is_in_batch_job();
+    let Some(uuids) = asked.grant().visible.full_uuids().filter(|_| plain) else {
         return Ok(None);
     };
-    let Decision::All(cover) = request.owned_of(&call.lock_file, &uuids, &[]) else {
+    let Decision::All(cover) = asked.owned_of(&call.lock_file, &uuids, &[]) else {
         return Ok(None);
     };
     again(call, &cover, Uuid::join(&uuids)).map(Some)

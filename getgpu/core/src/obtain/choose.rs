@@ -2,7 +2,9 @@
 //! claims: `print` confirms the claims after NVML has been closed.
 
 use getgpu_ask::Node;
-use getgpu_choose::{Chooser, Decision, Part, Rejected, Request, Taken};
+use std::rc::Rc;
+
+use getgpu_choose::{Chooser, Decision, Granted, Owned, Part, Rejected, Taken};
 use getgpu_lock::{HolderProcess, OfdLock, Side};
 use getgpu_model::{Device, Failure, Inventory, usable_together};
 use getgpu_queue::{At, Observer, Obstacle, Queueing, Selected, Selection, Served};
@@ -19,26 +21,24 @@ const HINT: &str = "an empty CUDA_VISIBLE_DEVICES hides all GPUs and many progra
 pub fn choose(
     call: &GetgpuCall<'_>,
     node: &mut Node<'_>,
-    request: &mut Request,
+    granted: &Rc<Granted>,
 ) -> Result<Chosen, Failure> {
-    request.resolve_grant(node)?;
-    request.grant.tell_correction(call.diag);
     let options = call.options;
     if let Action::Print(Some(index)) = options.action {
-        return indexed(call, node, request, index);
+        return indexed(call, node, granted, index);
     }
     // Of several devices it has to be known whether a program can use them together.
-    if options.explain || request.count > 1 || options.format == Format::Index {
-        node.inventory(request.look())?;
+    if options.explain || granted.count > 1 || options.format == Format::Index {
+        node.inventory(granted.look())?;
     }
     let known = node.known();
-    let owned = request.owned(&call.lock_file, known.as_deref());
+    let owned = granted.owned(&call.lock_file, known.as_deref());
     if let Decision::All(cover) = &owned {
         let uuids = cover.devices.iter().map(|(uuid, _)| uuid);
         let value = answer::value(call, uuids, known.as_deref())?;
         return Ok(Chosen::Ready(answer::again(call, cover, value)?));
     }
-    request.cover = owned.cover();
+    let request = &granted.inside(owned.cover());
     if let (Some(only), Some(known)) = (&request.filter.granted_alone, &known) {
         let device = known.devices.iter().find(|device| device.uuid == *only);
         let line = device.and_then(|device| request.excluded_grant(device));
@@ -60,7 +60,7 @@ pub fn choose(
 /// Waits for what is not free now; the request then has what this call owns by then.
 pub fn wait_in_queue(
     call: &GetgpuCall<'_>,
-    request: &mut Request,
+    granted: &Rc<Granted>,
     node: &mut Node<'_>,
     queueing: Queueing,
     tagged: &mut Tagged<'_>,
@@ -71,7 +71,7 @@ pub fn wait_in_queue(
         environment: call.environment,
         diag: call.diag,
     };
-    let served = queueing.wait(at, request, node, tagged)?;
+    let served = queueing.wait(at, granted, node, tagged)?;
     if let Served::Taken(taken) = &served {
         warn_of_unusable(call, taken, node.known().as_deref());
     }
@@ -100,7 +100,7 @@ fn warn_of_unusable(call: &GetgpuCall<'_>, taken: &Taken, inventory: Option<&Inv
 /// Says with `--explain` why devices were not taken.
 struct Explained<'a> {
     call: &'a GetgpuCall<'a>,
-    request: &'a Request,
+    request: &'a Owned,
 }
 
 impl Explained<'_> {

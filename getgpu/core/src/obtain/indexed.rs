@@ -2,8 +2,10 @@
 //! a device that cannot be reserved is a failure.
 
 use getgpu_ask::{HANGS_OR_SICK, Node};
+use std::rc::Rc;
+
 use getgpu_choose::{
-    Admission, Chooser, Decision, Got, IndexOrder, Indexed, Offer, Part, Request, Taken, pool,
+    Admission, Chooser, Decision, Got, Granted, IndexOrder, Indexed, Offer, Part, Taken, pool,
 };
 use getgpu_lock::Side;
 use getgpu_model::{Device, Failure, Inventory, Kind};
@@ -19,17 +21,17 @@ use crate::options::Keep;
 pub fn indexed(
     call: &GetgpuCall<'_>,
     node: &mut Node<'_>,
-    request: &mut Request,
+    granted: &Rc<Granted>,
     index: usize,
 ) -> Result<Chosen, Failure> {
-    let inventory = node.inventory(request.look())?;
-    let owned = request.owned(&call.lock_file, Some(&inventory));
-    let device = of_index(request, &inventory, index)?;
+    let inventory = node.inventory(granted.look())?;
+    let owned = granted.owned(&call.lock_file, Some(&inventory));
+    let device = of_index(granted, &inventory, index)?;
     let value = answer::value(call, std::iter::once(&device.uuid), Some(&inventory))?;
     if let Decision::All(cover) = &owned {
         return Ok(Chosen::Ready(answer::again(call, cover, value)?));
     }
-    request.cover = owned.cover();
+    let request = &granted.inside(owned.cover());
     let probe = call.lock_file.open()?;
     let mut chooser = Chooser {
         node,
@@ -81,22 +83,22 @@ fn accept_unreserved(call: &GetgpuCall<'_>, why: &str) -> Result<(), Failure> {
 
 /// The device of this index.
 fn of_index<'a>(
-    request: &Request,
+    granted: &Granted,
     inventory: &'a Inventory,
     index: usize,
 ) -> Result<&'a Device, Failure> {
-    let order = IndexOrder::of(&request.filter, inventory);
+    let order = IndexOrder::of(&granted.filter, inventory);
     if order.places.is_empty() && order.ends_at.is_none() {
         return Err(pool::empty_pool(
-            &request.filter,
+            &granted.filter,
             inventory,
-            &request.filter.classify(inventory),
+            &granted.filter.classify(inventory),
         ));
     }
     match (order.places.get(index), order.ends_at) {
         (Some(Indexed::Device(device, None)), _) => Ok(device),
         (Some(Indexed::Device(device, Some(outside))), _) => {
-            let why = request.filter.reason(*outside);
+            let why = granted.filter.reason(*outside);
             let text = format!("device {index}: {}: {why}", device.uuid);
             Err(Failure::new(Kind::Usage, text).hint("getgpu --list shows which are not excluded"))
         }
@@ -111,17 +113,17 @@ fn of_index<'a>(
             );
             Err(Failure::new(Kind::Nvml, text).hint(HANGS_OR_SICK))
         }
-        (None, None) => Err(no_such_index(index, order.places.len(), request)),
+        (None, None) => Err(no_such_index(index, order.places.len(), granted)),
     }
 }
 
-fn no_such_index(index: usize, devices: usize, request: &Request) -> Failure {
+fn no_such_index(index: usize, devices: usize, granted: &Granted) -> Failure {
     let there = match devices {
         1 => "there is 1 device, 0".to_owned(),
         many => format!("there are {many} devices, 0 to {}", many - 1),
     };
-    let (within, hint) = match request.filter.grant {
-        Some(_) => (", within CUDA_VISIBLE_DEVICES", request.grant.without()),
+    let (within, hint) = match granted.filter.grant {
+        Some(_) => (", within CUDA_VISIBLE_DEVICES", granted.grant.without()),
         None => (
             "",
             "getgpu --list; to wait for a free device: getgpu --wait",

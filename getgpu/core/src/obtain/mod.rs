@@ -15,10 +15,11 @@ mod unrelated;
 
 use getgpu_model::lease_tag;
 use std::cell::LazyCell;
+use std::rc::Rc;
 use std::time::{Duration, Instant};
 
 use getgpu_ask::Node;
-use getgpu_choose::{Decision, Request};
+use getgpu_choose::{Asked, Decision, Granted};
 use getgpu_linux::{Process, procfs::namespaces};
 use getgpu_lock::{HolderProcess, Role};
 use getgpu_model::{Failure, Kind, Visible};
@@ -37,26 +38,29 @@ const SIBLING: Duration = Duration::from_millis(200);
 const BETWEEN_LOOKS: Duration = Duration::from_millis(5);
 
 /// Prints a device.
-pub fn print(call: &GetgpuCall<'_>, mut request: Request) -> Result<(), Failure> {
+pub fn print(call: &GetgpuCall<'_>, asked: Asked) -> Result<(), Failure> {
     let caller: LazyCell<Process> = LazyCell::new(caller::find);
     let held = held(call, &caller)?;
-    if request.grant.visible == Visible::Nothing {
-        return Err(request.grant.empty());
+    if asked.grant().visible == Visible::Nothing {
+        return Err(asked.grant().empty());
     }
     let gid = call.options.gid;
     let user = call.options.uid.map(|uid| tag::user(uid, gid));
     let user = user.transpose()?.flatten();
-    request.user = user.map_or(request.user, |user| user.uid);
+    let asked = match user {
+        Some(user) => asked.for_user(user.uid),
+        None => asked,
+    };
     // Until the holder stands for it no other call of this user may look whether the
     // tag is in use.
-    let mut tagged = Tagged::new(&call.lock_file, call.options, &request);
+    let mut tagged = Tagged::new(&call.lock_file, call.options, &asked);
     if tagged.tag().is_some() {
         // Before anything is waited for, behind which the caller may have exited.
         LazyCell::force(&caller);
     }
     let obtained = match tagged.enter()? {
         Some(holder) => Obtained::Same(holder),
-        None => obtain(call, &mut request, &caller, &mut tagged)?,
+        None => obtain(call, asked, &caller, &mut tagged)?,
     };
     let answer = match obtained {
         Obtained::New(answer) => answer,
@@ -98,27 +102,28 @@ pub fn print_tagged(call: &GetgpuCall<'_>, name: &str) -> Result<(), Failure> {
 /// reservation that another call made under the tag meanwhile.
 fn obtain(
     call: &GetgpuCall<'_>,
-    request: &mut Request,
+    asked: Asked,
     caller: &LazyCell<Process>,
     tagged: &mut Tagged<'_>,
 ) -> Result<Obtained, Failure> {
-    if let Some(answer) = answer::granted_again(call, request)? {
+    if let Some(answer) = answer::granted_again(call, &asked)? {
         return Ok(Obtained::New(answer));
     }
     let mut node = node(call.settings);
-    let taken = match choose_or_queue(call, &mut node, request, caller)? {
+    let (granted, chosen) = choose_or_queue(call, &mut node, asked, caller)?;
+    let taken = match chosen {
         Chosen::Ready(answer) => return Ok(Obtained::New(answer)),
         Chosen::Unconfirmed(Selected::Taken(taken)) => taken,
         Chosen::Unconfirmed(Selected::Queue(queueing)) => {
             // Another call for the tag may be served while this one waits.
             tagged.leave();
-            match wait_in_queue(call, request, &mut node, queueing, tagged)? {
+            match wait_in_queue(call, &granted, &mut node, queueing, tagged)? {
                 Served::Taken(taken) => taken,
                 Served::Same(holder) => return Ok(Obtained::Same(holder)),
             }
         }
     };
-    answer::confirm(call, taken, request, node.known().as_deref()).map(Obtained::New)
+    answer::confirm(call, taken, &granted, node.known().as_deref()).map(Obtained::New)
 }
 
 /// The process that `--hold` names. Without a name it is the caller, if there is one
@@ -142,42 +147,50 @@ fn held(call: &GetgpuCall<'_>, caller: &LazyCell<Process>) -> Result<Option<Proc
     Ok(None)
 }
 
-/// A choice; made once more if a sibling has reserved the grant for us all meanwhile.
+/// A choice among what is granted; made once more if a sibling has reserved the grant for us all
+/// meanwhile.
 fn choose_or_queue(
     call: &GetgpuCall<'_>,
     node: &mut Node<'_>,
-    request: &mut Request,
+    asked: Asked,
     caller: &LazyCell<Process>,
-) -> Result<Chosen, Failure> {
+) -> Result<(Rc<Granted>, Chosen), Failure> {
     node.nvml()?;
     if call.options.keep != Keep::No {
         // Now, while the library is being loaded.
         LazyCell::force(caller);
     }
-    let chosen = node.ask(|node| choose(call, node, request));
+    // Without devices, should NVML not tell them.
+    let mut granted = Rc::new(asked.clone().by_name());
+    let chosen = node.ask(|node| {
+        granted = Rc::new(asked.granted(node)?);
+        granted.grant.tell_correction(call.diag);
+        choose(call, node, &granted)
+    });
     let none = match &chosen {
         Err(failure) => failure.kind == Kind::NoneFree,
         Ok(chosen) => matches!(chosen, Chosen::Unconfirmed(Selected::Queue(_))),
     };
-    if none && reserved_by_sibling(call, request) {
-        return node.ask(|node| choose(call, node, request));
+    if none && reserved_by_sibling(call, &granted) {
+        let chosen = node.ask(|node| choose(call, node, &granted))?;
+        return Ok((granted, chosen));
     }
-    chosen
+    Ok((granted, chosen?))
 }
 
 /// Re-checks for 200 ms whether a sibling has just reserved this grant: of tasks that
 /// were granted one device and ask for it at one instant, one is just reserving it.
 /// NVML is not open meanwhile.
-fn reserved_by_sibling(call: &GetgpuCall<'_>, request: &Request) -> bool {
-    let Some(grant) = request.filter.grant.as_deref() else {
+fn reserved_by_sibling(call: &GetgpuCall<'_>, granted: &Granted) -> bool {
+    let Some(grant) = granted.filter.grant.as_deref() else {
         return false;
     };
-    if request.cover.is_some() || grant.len() != request.count {
+    if grant.len() != granted.count {
         return false;
     }
     let began = Instant::now();
     while began.elapsed() < SIBLING {
-        if request.owned(&call.lock_file, None) != Decision::Nothing {
+        if granted.owned(&call.lock_file, None) != Decision::Nothing {
             return true;
         }
         std::thread::sleep(BETWEEN_LOOKS);

@@ -2,7 +2,7 @@
 //! each user, and root may reserve for others. The same name with the same request is the
 //! same reservation, so that a prolog may run twice.
 
-use getgpu_choose::Request;
+use getgpu_choose::Asked;
 use getgpu_linux::{ChildUser, procfs::namespaces};
 use getgpu_lock::{
     HolderArgs, HolderProcess, LockFile, OfdLock, Role, Tag, layout, ownership_proof, user_locks,
@@ -31,17 +31,17 @@ pub struct Tagged<'a> {
 
 impl<'a> Tagged<'a> {
     /// The name for a request, before its grant is resolved.
-    pub fn new(lock_file: &'a LockFile, options: &GetgpuOptions, request: &Request) -> Self {
+    pub fn new(lock_file: &'a LockFile, options: &GetgpuOptions, request: &Asked) -> Self {
         let tag = options.tag.clone().map(|name| Tag {
             name,
-            asked: asked(request, options, request.grant.value()),
+            asked: asked(request, options, request.grant().value()),
         });
         Self {
             tag,
             asked_outside: asked(request, options, ""),
-            grant: request.grant.visible.full_uuids(),
+            grant: request.grant().visible.full_uuids(),
             lock_file,
-            uid: request.user,
+            uid: request.user(),
             role: options.role,
             turn: None,
             is_strangers: false,
@@ -69,12 +69,12 @@ impl<'a> Tagged<'a> {
 }
 
 /// What is asked for, in a word, if CUDA_VISIBLE_DEVICES has this value.
-fn asked(request: &Request, options: &GetgpuOptions, grant: &str) -> String {
+fn asked(request: &Asked, options: &GetgpuOptions, grant: &str) -> String {
     let index = match options.action {
         Action::Print(index) => index,
         _ => None,
     };
-    let (text, keep) = (request.text(), options.keep);
+    let (text, keep) = (request.tag_text(), options.keep);
     let text = format!("{text} {index:?} {keep:?} {grant}");
     format!("{:x}", layout::fnv1a(text.as_bytes()))
 }

@@ -11,7 +11,7 @@ use std::collections::BTreeSet;
 use std::path::{Path, PathBuf};
 use std::process::Command;
 
-use getgpu_choose::{GrantUse, Request};
+use getgpu_choose::{Asked, GrantUse};
 use getgpu_linux::{LockOrigin, sibling};
 use getgpu_lock::{LockFile, host_sharing};
 use getgpu_model::{Failure, Inventory, quantity::counted};
@@ -161,16 +161,16 @@ fn lists(
     inventory: &Inventory,
     findings: &mut Findings,
 ) {
-    let request = match Request::new(settings, environment, GrantUse::Ignore) {
-        Ok(request) => request,
+    let asked = match Asked::new(settings, environment, GrantUse::Ignore) {
+        Ok(asked) => asked,
         Err(failure) => return findings.failed("lists", &failure, ""),
     };
     // One list may serve many nodes: entries for other nodes are no fault of this one.
-    for line in request.filter.bad_entries() {
+    for line in asked.filter().bad_entries() {
         let remedy = "remove the entry; getgpu --list -v shows the UUIDs that exist";
         findings.wrong("lists", &line, remedy);
     }
-    let pool = request.filter.pool(inventory).count();
+    let pool = asked.filter().pool(inventory).count();
     let all = inventory.devices.len();
     match (pool, all) {
         (0, 1..) => {

@@ -16,7 +16,7 @@ use std::os::unix::fs::{OpenOptionsExt, PermissionsExt};
 use std::path::{Path, PathBuf};
 use std::time::{Duration, Instant};
 
-use getgpu_choose::{GrantUse, LockWarning, Request, find_lock_file};
+use getgpu_choose::{Asked, GrantUse, LockWarning, find_lock_file};
 use getgpu_linux::{Range, procfs::namespaces};
 use getgpu_lock::{LockFile, OfdLock};
 use getgpu_model::{Detail, Diag, Failure, Inventory, Kind, Uuid, reason};
@@ -203,7 +203,7 @@ impl Monitor {
     /// The metrics of `--list --format prometheus` for node_exporter's textfile collector:
     /// written beside the file and renamed, so that no reader gets half of it.
     fn write_metrics(&mut self, environment: &Environment, path: &Path) -> Result<(), Failure> {
-        let request = Request::listed(&self.loaded.settings, environment, GrantUse::Ignore)?;
+        let asked = Asked::listed(&self.loaded.settings, environment, GrantUse::Ignore)?;
         let suspects = self.suspects();
         let watched = |device: &Uuid| WatchedDevice {
             empty_since: self.held.empty_since(device),
@@ -213,7 +213,7 @@ impl Monitor {
                 .map(|(_, many)| *many),
         };
         let mut node = node(&self.loaded.settings);
-        let text = prometheus::of_node(&mut node, request, &self.lock_file, &watched)?;
+        let text = prometheus::of_node(&mut node, asked, &self.lock_file, &watched)?;
         let new = path.with_extension("prom.new");
         let written = std::fs::write(&new, text)
             .and_then(|()| std::fs::set_permissions(&new, PermissionsExt::from_mode(0o644)))

@@ -2,7 +2,7 @@
 //! gives them to no other, and the task keeps them all. CUDA_VISIBLE_DEVICES stays as
 //! Slurm has set it; where Slurm has not, it names the grant from now on.
 
-use getgpu_choose::{Grant, GrantUse, Outside, Request};
+use getgpu_choose::{Asked, Grant, GrantUse, Outside};
 use getgpu_lock::{Role, Span, occupancy, ownership_proof};
 use getgpu_model::{Failure, Job, Kind, Uuid, Visible};
 use getgpu_settings::{Environment, SlurmTaken};
@@ -124,15 +124,16 @@ fn excluded(context: &Context) -> Result<Vec<Uuid>, Failure> {
     if settings.excluded.is_empty() {
         return Ok(Vec::new());
     }
-    let mut request = Request::new(settings, &context.environment, GrantUse::Honor)?;
-    let inventory = node(settings).ask(|node| {
-        request.resolve_grant(node)?;
-        node.inventory(request.look())
+    let asked = Asked::new(settings, &context.environment, GrantUse::Honor)?;
+    let (granted, inventory) = node(settings).ask(|node| {
+        let granted = asked.granted(node)?;
+        let inventory = node.inventory(granted.look())?;
+        Ok((granted, inventory))
     })?;
-    let why = request.filter.classify(&inventory);
+    let why = granted.filter.classify(&inventory);
     let devices = inventory.devices.iter().zip(why);
     let excluded = devices.filter(|(_, why)| *why == Some(Outside::Excluded));
-    let grant = request.filter.grant.as_deref().unwrap_or_default();
+    let grant = granted.filter.grant.as_deref().unwrap_or_default();
     let excluded = excluded.filter(|(device, _)| grant.contains(&device.uuid));
     Ok(excluded.map(|(device, _)| device.uuid.clone()).collect())
 }

@@ -5,7 +5,7 @@
 use std::time::Duration;
 
 use getgpu_tests::wrapped::wrap_script;
-use harness::Sandbox;
+use harness::{Sandbox, wait};
 
 /// An mpirun: starts ranks, and ends with the first status that is not 0, after it has
 /// ended the others.
@@ -92,6 +92,9 @@ fn ranks_with_several_devices_each_are_told_how_and_share_them() {
         line.ends_with("$(getgpu -n 4 --wait) mpirun -n 3 cudawrap -n 2 -- ./rank"),
         "{line}"
     );
+    wait::until("what a killed rank had started has ended", || {
+        !sandbox.locked()
+    });
     run(&sandbox, &line).exits(0).says(&[]);
     // Two on three devices have two each.
     let script = "CUDA_VISIBLE_DEVICES=$(getgpu -n 3) mpirun -n 2 cudawrap -n 2 -- ./rank";

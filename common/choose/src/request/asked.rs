@@ -1,0 +1,196 @@
+//! What was typed and what is in force, as one value: the pool without the grant, which NVML may have to resolve.
+
+use super::filter;
+use super::grant::{Grant, GrantUse};
+use super::granted::Granted;
+use crate::ownership::Decision;
+use crate::pool::Filter;
+use crate::take::kind::TakeKind;
+use getgpu_ask::{Look, Node};
+use getgpu_linux::procfs::namespaces;
+use getgpu_lock::LockFile;
+use getgpu_model::{Detail, Device, Diag, Failure, Inventory, Kind, Uuid, Visible};
+use getgpu_settings::{Environment, Settings, allowed};
+
+/// What one call asks for, before its grant is known as devices.
+#[derive(Clone, Debug)]
+pub struct Asked(Granted);
+
+impl Asked {
+    /// Reads lists and grant.
+    ///
+    /// # Errors
+    ///
+    /// The job was given no GPU, or a list of devices cannot be read.
+    pub fn new(
+        settings: &Settings,
+        environment: &Environment,
+        grant_use: GrantUse,
+    ) -> Result<Self, Failure> {
+        let asked = Self::listed(settings, environment, grant_use)?;
+        let is_said = grant_use == GrantUse::Honor && environment.visible.is_some();
+        if asked.grant().visible == Visible::Nothing && !is_said {
+            return Err(
+                if environment.allocation_shell && environment.nodes_listed {
+                    Failure::new(
+                        Kind::NoGrant,
+                        "this shell of an allocation has no GPUs: the job's tasks have them",
+                    )
+                    .hint("start the program as a task: srun cudawrap -- ./app")
+                } else {
+                    Failure::new(Kind::NoGrant, "this job was given no GPU")
+                        .hint("ask the batch system for one, for example: srun --gres=gpu:1")
+                },
+            );
+        }
+        Ok(asked)
+    }
+
+    /// The same for a wrapped program, to whose user a hint names variables instead of options.
+    #[must_use]
+    pub fn of_link(mut self) -> Self {
+        self.0.grant = self.0.grant.of_link();
+        self.0.filter.grant_remedy = self.0.grant.without();
+        self
+    }
+
+    /// The same for a user for whom root reserves.
+    #[must_use]
+    pub const fn for_user(mut self, user: u32) -> Self {
+        self.0.user = user;
+        self
+    }
+
+    /// The same for a lease of this process, and not for a reservation that its programs share: what
+    /// it owns is divided among such leases, also where it wants all of it.
+    #[must_use]
+    pub const fn as_lease_of(mut self, pid: Option<i32>) -> Self {
+        self.0.lease_of = pid;
+        self
+    }
+
+    /// The same without what narrows the choice: INDEX counts all devices of the type, and takes one
+    /// of them whole.
+    #[must_use]
+    pub fn by_index(self) -> Self {
+        Self(self.0.by_index())
+    }
+
+    /// The same for a listing: to a job that was given no GPU the pool is empty, which is
+    /// no failure.
+    ///
+    /// # Errors
+    ///
+    /// A list of devices cannot be read.
+    pub fn listed(
+        settings: &Settings,
+        environment: &Environment,
+        grant_use: GrantUse,
+    ) -> Result<Self, Failure> {
+        let grant = Grant::read(settings, environment, grant_use);
+        // What a batch system has granted is not cut by the list for interactive use, nor
+        // counted.
+        let granted_by_batch = environment.batch_job && grant.names_devices();
+        let counted = !granted_by_batch && !namespaces::is_host_root();
+        let allowed = if granted_by_batch {
+            None
+        } else {
+            allowed::allowed(settings)?
+        };
+        Ok(Self(Granted {
+            filter: Filter {
+                grant_remedy: grant.without(),
+                ..filter::of_settings(settings, allowed)
+            },
+            count: settings.count as usize,
+            policy: settings.policy,
+            mps: settings.mps,
+            nearest: None,
+            user: nix::unistd::geteuid().as_raw(),
+            lease_of: None,
+            kind: TakeKind::Chosen,
+            granted_by_batch,
+            cap: settings.max_per_user.filter(|_| counted),
+            grant,
+        }))
+    }
+
+    /// The request for devices that the grant names by their full UUIDs, of which nothing has to be
+    /// asked.
+    pub fn by_name(self) -> Granted {
+        self.0
+    }
+
+    /// With the devices of the grant, which must exist. Without a grant nothing is asked.
+    ///
+    /// # Errors
+    ///
+    /// The grant names nothing here, or NVML does not list the node.
+    pub fn granted(self, node: &mut Node<'_>) -> Result<Granted, Failure> {
+        let mut granted = self.0;
+        let devices = granted.grant.resolve(node)?;
+        let granted = granted.with_devices(devices);
+        if granted.filter.grant.is_some() {
+            // Of other devices than those of the grant no more is asked than their names.
+            node.inventory(granted.look())?;
+        }
+        Ok(granted)
+    }
+
+    /// The same for a listing, where a grant that names nothing is an empty pool and not a failure.
+    pub fn shown(self, inventory: &Inventory) -> Granted {
+        let mut granted = self.0;
+        let devices = granted.grant.shown(inventory);
+        granted.with_devices(devices)
+    }
+
+    /// Tells of entries of `excluded` that drain nothing, since they name no device of any
+    /// node.
+    pub fn warn_of_excluded(&self, diag: &Diag) {
+        for entry in &self.0.filter.excluded.bad {
+            diag.warn(&format!(
+                "excluded list: `{entry}` is not the UUID of a device and excludes nothing"
+            ));
+        }
+    }
+
+    /// What this call was granted, as it was found.
+    pub const fn grant(&self) -> &Grant {
+        &self.0.grant
+    }
+
+    /// The pool without the grant.
+    pub const fn filter(&self) -> &Filter {
+        &self.0.filter
+    }
+
+    /// How many different devices.
+    pub const fn count(&self) -> usize {
+        self.0.count
+    }
+
+    /// For which user.
+    pub const fn user(&self) -> u32 {
+        self.0.user
+    }
+
+    /// How much is to be known of each device at least.
+    pub fn least_detail(&self) -> Detail {
+        self.0.least_detail()
+    }
+
+    /// How much of the node this call has to know.
+    pub fn look(&self) -> Look<'_> {
+        self.0.look()
+    }
+
+    /// The request as text, for a tag: before the grant is known, so that it is the same at each look.
+    pub fn tag_text(&self) -> String {
+        self.0.text()
+    }
+
+    /// What this call owns of devices that need not be known to exist (`Granted::owned_of`).
+    pub fn owned_of(&self, lock_file: &LockFile, grant: &[Uuid], known: &[Device]) -> Decision {
+        self.0.owned_of(lock_file, grant, known)
+    }
+}

@@ -1,0 +1,93 @@
+//! A request inside of what the caller owns already, decided once for each look: what it may claim, and how.
+
+use std::ops::Deref;
+use std::rc::Rc;
+
+use super::granted::Granted;
+use crate::ownership::Cover;
+use crate::pool::Portion;
+use getgpu_lock::Level;
+use getgpu_model::{Device, Units};
+use getgpu_settings::Policy;
+
+/// What one call asks for, inside of what it owns.
+#[derive(Clone, Debug)]
+pub struct Owned {
+    granted: Rc<Granted>,
+    /// What it owns of the grant; none: it chooses among all users.
+    pub cover: Option<Cover>,
+    /// What is kept for a waiter may be taken: it is kept for this one, or that waiter is not given
+    /// way to.
+    takes_kept: bool,
+}
+
+impl Deref for Owned {
+    type Target = Granted;
+
+    fn deref(&self) -> &Granted {
+        &self.granted
+    }
+}
+
+impl Owned {
+    pub(super) fn new(granted: &Rc<Granted>, cover: Option<Cover>) -> Self {
+        Self {
+            granted: Rc::clone(granted),
+            cover,
+            takes_kept: false,
+        }
+    }
+
+    /// The same for a call that may take, or may not take, what is kept for a waiter.
+    #[must_use]
+    pub fn taking_kept(&self, takes_kept: bool) -> Self {
+        Self {
+            takes_kept,
+            ..self.clone()
+        }
+    }
+
+    /// Whether a random slot may be drawn: one whole device, any of an open pool, and
+    /// nothing to count first.
+    pub(crate) fn can_pick_randomly(&self) -> bool {
+        let random = self.policy.is_none_or(|policy| policy == Policy::Random);
+        let anywhere = random && self.nearest.is_none();
+        self.filter.is_open()
+            && self.count == 1
+            && anywhere
+            && self.filter.share.is_none()
+            && self.cap().is_none()
+    }
+
+    /// Among whom devices are claimed: inside what this call owns, or all users on the
+    /// node.
+    pub fn level(&self) -> Level {
+        self.cover
+            .as_ref()
+            .map_or(Level::Outer, |cover| Level::Inner {
+                reserved: cover.is_reservation(),
+            })
+    }
+
+    /// What of a device this call may take, which is what it owns there already, else all of
+    /// it; and how much of that it wants.
+    pub fn portion(&self, device: &Device) -> (Units, Portion) {
+        let cover = self.cover.as_ref();
+        let ours = cover.and_then(|cover| cover.units(&device.uuid)).cloned();
+        let ours = ours.unwrap_or_else(Units::whole);
+        let portion = self.filter.portion(&ours, device.memory);
+        (ours, portion)
+    }
+
+    /// The most devices that this user may have at a time; what this call owns
+    /// already is not counted again.
+    pub(crate) fn cap(&self) -> Option<u32> {
+        let is_counted = self.cover.is_none() && self.kind.rules().is_counted;
+        self.cap.filter(|_| is_counted)
+    }
+
+    /// Whether what is kept for a waiter is left alone.
+    pub(crate) fn leaves_kept(&self) -> bool {
+        self.kind.rules().leaves_kept && !self.takes_kept
+    }
+}
