@@ -27,4 +27,4 @@ pub use pool::{Filter, Outside, Portion};
 pub use request::grant::{Grant, GrantUse};
 pub use request::{Asked, Granted, Owned};
 pub use syslog::Record;
-pub use take::{Got, InUse, NamedDevices, NamedOutcome, Part, Taken};
+pub use take::{Got, InUse, NamedOutcome, NamedTake, Part, Taken};

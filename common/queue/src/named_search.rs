@@ -8,7 +8,7 @@ use super::outlook::Outlook;
 use super::{Availability, NotServed, Progress, Seeker, Tried, Waiter};
 use super::{availability, head, stalled_head, taken_by, waiting};
 use getgpu_choose::{
-    Decision, Granted, InUse, NamedDevices, NamedOutcome, Owned, choice::device_claim,
+    Decision, Granted, InUse, NamedOutcome, NamedTake, Owned, choice::device_claim,
 };
 use getgpu_lock::OfdLock;
 use getgpu_model::{Device, Failure, Kind, Uuid, quantity};
@@ -25,7 +25,7 @@ const RELOOK: Duration = Duration::from_secs(1);
 ///
 /// Others wait for the devices, or the wait was in vain; the lock file cannot be read or locked.
 pub fn take_in_turn(
-    named: &NamedDevices<'_>,
+    named: &NamedTake<'_>,
     settings: &Settings,
     how_to_wait: &str,
 ) -> Result<NamedOutcome, Failure> {
@@ -75,7 +75,7 @@ pub fn take_in_turn(
 
 /// A waiter for devices that a grant names.
 struct NamedSearch<'a> {
-    named: NamedDevices<'a>,
+    named: NamedTake<'a>,
     /// What is asked for, and the same inside of what the call owned at the last look.
     granted: Rc<Granted>,
     request: Owned,

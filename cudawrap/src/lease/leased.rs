@@ -2,7 +2,7 @@
 //! claimed here, after waiting in the queue if that is wanted. A linked program does not
 //! wait for a device that is named for it, and runs there even without a lease.
 
-use getgpu_choose::{Granted, NamedDevices, NamedOutcome};
+use getgpu_choose::{Granted, NamedOutcome, NamedTake};
 use getgpu_model::{Device, Failure, Uuid};
 use getgpu_queue::take_in_turn;
 use getgpu_settings::RunOrFail;
@@ -74,7 +74,7 @@ fn lease_named(
     devices: &[Device],
     by_batch: bool,
 ) -> Result<Option<Lease>, Failure> {
-    let named = NamedDevices {
+    let named = NamedTake {
         lock_file: call.lock_file,
         diag: call.diag,
         request,

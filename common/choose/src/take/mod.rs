@@ -10,5 +10,5 @@ mod named;
 pub(crate) mod taken;
 
 pub use in_use::InUse;
-pub use named::{NamedDevices, NamedOutcome};
+pub use named::{NamedOutcome, NamedTake};
 pub use taken::{Got, Part, Taken};

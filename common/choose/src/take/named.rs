@@ -42,7 +42,7 @@ pub enum NamedOutcome {
 
 /// Devices that a grant names, all of which a program is to lease.
 #[derive(Clone, Copy)]
-pub struct NamedDevices<'a> {
+pub struct NamedTake<'a> {
     /// The lock.
     pub lock_file: &'a LockFile,
     /// Where a line goes about what is only assumed.
@@ -53,7 +53,7 @@ pub struct NamedDevices<'a> {
     pub devices: &'a [Device],
 }
 
-impl NamedDevices<'_> {
+impl NamedTake<'_> {
     /// The devices' UUIDs.
     pub fn uuids(&self) -> Vec<Uuid> {
         let devices = self.devices.iter();
@@ -165,7 +165,7 @@ fn holder(cover: Option<&Cover>) -> Option<i32> {
 
 /// One of the devices.
 struct NamedDevice<'a> {
-    all: &'a NamedDevices<'a>,
+    all: &'a NamedTake<'a>,
     probe: &'a OfdLock,
     /// What is asked for, inside of what the call owns.
     request: &'a Owned,
