@@ -8,7 +8,7 @@ use std::path::Path;
 
 use clap::ValueEnum;
 use getgpu_lock::Holder;
-use getgpu_model::quantity::unix_seconds;
+use getgpu_model::{diag::printable, quantity::unix_seconds};
 
 use super::Listing;
 use super::rows::{DeviceState, Row};
@@ -247,12 +247,10 @@ fn labels(row: &Row) -> String {
     )
 }
 
-/// A label's value: backslash, quote and line feed are escaped (Prometheus, exposition
-/// formats).
+/// A label's value: what cannot be seen as in every output, and then backslash and quote are escaped
+/// (Prometheus, exposition formats), so that a reader gets what the other outputs show.
 fn escaped(text: &str) -> String {
-    text.replace('\\', "\\\\")
-        .replace('"', "\\\"")
-        .replace('\n', "\\n")
+    printable(text).replace('\\', "\\\\").replace('"', "\\\"")
 }
 
 #[cfg(test)]
@@ -268,6 +266,9 @@ mod tests {
 
     #[test]
     fn labels_are_escaped() {
-        assert_eq!(super::escaped("a\"b\\c\nd"), r#"a\"b\\c\nd"#);
+        assert_eq!(
+            super::escaped("a\"b\\c\nd\u{202e}"),
+            r#"a\"b\\c\\nd\\u{202e}"#
+        );
     }
 }
