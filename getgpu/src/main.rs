@@ -11,6 +11,7 @@ mod call;
 mod caller;
 mod check;
 mod choose;
+mod ended_reservation;
 mod explain;
 mod hand_out;
 mod holder;

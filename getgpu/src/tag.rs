@@ -63,15 +63,10 @@ pub fn enter(
     options: &GetgpuOptions,
 ) -> Result<TagEntry, Failure> {
     let (name, uid) = (&tag.name, request.user);
-    let byte = layout::tag(namespaces::host_uid(uid), name);
-    let guard = match user_locks::enter(lock_file, byte, &[uid, nix::unistd::geteuid().as_raw()])? {
-        user_locks::Entered::Ours(guard) => Some(guard),
-        user_locks::Entered::Strangers => None,
-        user_locks::Entered::Late => {
-            let text =
-                format!("--tag {name}: another call with this tag has been choosing for a minute");
-            return Err(Failure::new(Kind::NoneFree, text));
-        }
+    // The prologs of a job take turns at its mark, which no other user can lock.
+    let guard = match options.role {
+        Role::JobPart => None,
+        Role::Reservation | Role::Lease | Role::Task => turn(lock_file, uid, name)?,
     };
     let Some(holder) = under(lock_file, Some(uid), name, options.role).pop() else {
         return Ok(TagEntry::Free(guard));
@@ -85,6 +80,20 @@ pub fn enter(
     );
     let hint = format!("getgpu --release {name} gives it up");
     Err(Failure::new(Kind::Usage, text).hint(hint))
+}
+
+/// Waits for the user's turn at a name.
+fn turn(lock_file: &LockFile, uid: u32, name: &str) -> Result<Turn, Failure> {
+    let byte = layout::tag(namespaces::host_uid(uid), name);
+    match user_locks::enter(lock_file, byte, &[uid, nix::unistd::geteuid().as_raw()])? {
+        user_locks::Entered::Ours(guard) => Ok(Some(guard)),
+        user_locks::Entered::Strangers => Ok(None),
+        user_locks::Entered::Late => {
+            let text =
+                format!("--tag {name}: another call with this tag has been choosing for a minute");
+            Err(Failure::new(Kind::NoneFree, text))
+        }
+    }
 }
 
 /// The reservations under a name, those of this user or of all users, the oldest first. A

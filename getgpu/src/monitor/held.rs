@@ -109,7 +109,7 @@ impl HeldDevices {
         let reservation = (!leased).then(|| HolderProcess::of(pid)).flatten();
         let shown = reservation
             .as_ref()
-            .map_or(pid, |holder| holders::stands_for(&holder.args).0);
+            .map_or(pid, |holder| holders::stands_for(holder).0);
         let kind = if leased { "lease" } else { "reservation" };
         let all = holders::holdings(lock_file, probe, Span::of(first))?.holders;
         let own = all

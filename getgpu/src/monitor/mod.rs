@@ -178,7 +178,12 @@ impl Monitor {
         let pause = shortest.map(spell::between_looks);
         if pause.is_some_and(|pause| self.looked.is_none_or(|at| at.elapsed() >= pause)) {
             self.looked = Some(Instant::now());
-            idle::check(&mut self.held, &self.inventory, &self.loaded.settings)?;
+            idle::check(
+                &self.lock_file,
+                &mut self.held,
+                &self.inventory,
+                &self.loaded.settings,
+            )?;
         }
         Ok(())
     }
