@@ -3,7 +3,11 @@
 //! neighbours among which CPUs are divided.
 
 use getgpu_choose::Request;
-use getgpu_model::{Device, Failure, Inventory, Kind, Nearest, Share, Uuid, Visible, cpus::mask};
+use getgpu_model::{
+    Device, Failure, Inventory, Kind, Nearest, Share, Uuid, Visible,
+    cpus::{CpuSet, mask},
+    quantity,
+};
 use getgpu_settings::Shown;
 
 use super::waiting::{self, Granted};
@@ -56,6 +60,9 @@ pub fn share_single_device(
     if is_ours_alone(call, request, std::slice::from_ref(&device.uuid)) {
         return Ok(());
     }
+    if call.settings.visible == Shown::All {
+        check_shown(call, rank, 1)?;
+    }
     if call.settings.share.is_none() {
         divide(request, distribution::share(rank, 1, request.count));
     }
@@ -89,7 +96,7 @@ pub fn place(
     let Some(rank) = call.rank else {
         return Ok(());
     };
-    check_shown(call, rank)?;
+    check_shown(call, rank, listed.len())?;
     place_rank(call, rank, request, listed, neighbours);
     let is_granted = Granted::of(request);
     if is_granted == Granted::Nothing || !is_ours_alone(call, request, listed) {
@@ -101,10 +108,20 @@ pub fn place(
 }
 
 /// A rank that finds LOCAL_RANK takes the device of that number, as programs under torchrun do:
-/// behind its own device, which comes first, that is another rank's.
-fn check_shown(call: &CudawrapCall<'_>, rank: &Rank) -> Result<(), Failure> {
+/// behind its own device, which comes first, that is another rank's, and where all devices are shown
+/// there has to be one for each rank.
+fn check_shown(call: &CudawrapCall<'_>, rank: &Rank, devices: usize) -> Result<(), Failure> {
     let name = super::TORCHRUN.local;
-    if call.settings.visible != Shown::First || !rank.has_siblings() || variable(name).is_none() {
+    if !rank.has_siblings() || variable(name).is_none() {
+        return Ok(());
+    }
+    let (shown, ranks) = (call.settings.visible, rank.size.unwrap_or(rank.local + 1));
+    let is_refused = match shown {
+        Shown::One => false,
+        Shown::First => true,
+        Shown::All => ranks > devices,
+    };
+    if !is_refused {
         return Ok(());
     }
     // The words after a link's name belong to its program.
@@ -112,6 +129,14 @@ fn check_shown(call: &CudawrapCall<'_>, rank: &Rank) -> Result<(), Failure> {
         Origin::Link => ("CUDAWRAP_VISIBLE=first", "CUDAWRAP_VISIBLE=all"),
         Origin::OwnName => ("--visible first", "--visible all"),
     };
+    if shown == Shown::All {
+        let devices = quantity::counted(devices, "device");
+        let text = format!(
+            "{all}: a program that takes cuda:{name} finds no device in some ranks: {ranks} ranks on {devices}"
+        );
+        return Err(Failure::new(Kind::Usage, text)
+            .hint("start as many ranks as there are devices, or have the program take cuda:0"));
+    }
     let text = format!("{first}: a program that takes cuda:{name} would use another rank's device");
     Err(Failure::new(Kind::Usage, text).hint(format!(
         "{all}: each rank has the device of its number in the list"
@@ -144,8 +169,15 @@ fn place_rank(
         neighbours.keep_only(&listed[..size]);
     }
     neighbours.seat = block;
+    // Where counts are even, each device is full in the end, whoever is where. Else ranks that are
+    // near the same device would fill it, and leave another one empty.
+    let is_by_block = block.is_some() && distribution::is_uneven(rank, listed.len());
     request.nearest = Some(Nearest {
-        cpus: mask::of_process(0).unwrap_or_default(),
+        cpus: if is_by_block {
+            CpuSet::default()
+        } else {
+            mask::of_process(0).unwrap_or_default()
+        },
         block,
     });
 }
