@@ -7,7 +7,7 @@ use std::time::Duration;
 use getgpu_tests::stranger::{self, Stranger};
 use getgpu_tests::{OTHER, bytes, listing};
 use harness::skip::{self, Need};
-use harness::{Sandbox, size};
+use harness::{Sandbox, size, wait};
 use nix::unistd::{Uid, User};
 
 /// The stranger, who is not the user that others know.
@@ -140,6 +140,66 @@ fn no_signature_of_a_stranger_counts_for_a_user() {
     assert_eq!(holders.as_array().unwrap().len(), 1, "{holders}");
     assert_eq!(holders[0]["pid"], stranger.pid(), "{holders}");
     assert_eq!(holders[0]["user"], name_of(MALLORY), "{holders}");
+}
+
+/// He holds a part of another device, and signs with the number of her program.
+#[test]
+fn the_monitor_counts_for_a_program_what_it_holds() {
+    if stranger::lacks() || skip::lacks(&[Need::Mounts, Need::HostPids]) {
+        return;
+    }
+    let sandbox = Sandbox::with("mig4", "log = 'syslog'");
+    let socket = UnixDatagram::bind(sandbox.path("work/log")).unwrap();
+    let limit = Some(Duration::from_secs(2));
+    socket.set_read_timeout(limit).unwrap();
+    sandbox.ask("--list").exits(0);
+    let uuids = sandbox.uuids();
+    let hers = sandbox
+        .words("cudawrap -- sim-cuda --run forever")
+        .uid(OTHER);
+    let hers = hers.visible(&uuids[0]).spawn();
+    sandbox.until_running(1);
+    let (units, sides) = (bytes::LEASE, (bytes::LEASE_UIDS, bytes::LEASE_PIDS));
+    let locks = signed(&uuids[1], units, sides.0, OTHER, sides.1, hers.pid());
+    let stranger = Stranger {
+        uid: MALLORY,
+        name: "app",
+        locks: &locks,
+        ways: "",
+        words: &[],
+    };
+    let stranger = stranger.start(&sandbox);
+    let script = format!(
+        "mount -t tmpfs -o mode=755 dev /dev && mknod -m 666 /dev/null c 1 3 && \
+         ln -s {} /dev/log && exec getgpu --monitor",
+        sandbox.text("work/log")
+    );
+    let monitor = sandbox.apart(&script).limit(Duration::MAX).spawn();
+    let released = || {
+        let mut bytes = [0; 4096];
+        let count = socket.recv(&mut bytes).ok()?;
+        let line = String::from_utf8_lossy(&bytes[..count]).into_owned();
+        Some(line).filter(|line| line.contains("released"))
+    };
+    // A lease whose end it tells: it has looked since that began.
+    wait::until("it has looked at the lock", || {
+        let short = sandbox.words("cudawrap -- sim-cuda --run 1500ms");
+        short.visible(&uuids[3]).run().exits(0);
+        released().is_some()
+    });
+    drop((hers, stranger));
+    let mut ended = None;
+    wait::until("her lease has ended", || {
+        ended = released().filter(|line| line.contains(&uuids[0]));
+        ended.is_some()
+    });
+    let (ended, user) = (ended.unwrap(), name_of(OTHER));
+    let expected = format!(
+        "released {} user={user} program=sim-cuda share=1 ",
+        uuids[0]
+    );
+    assert!(ended.contains(&expected), "{ended}");
+    drop(monitor);
 }
 
 /// His directory has a program in one instant and a pipe without a writer in the next.
