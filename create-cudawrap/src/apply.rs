@@ -103,7 +103,7 @@ fn expect_spare(work: &Work, seen: &PathSnapshot, place: Place) -> io::Result<()
 fn is_copy(work: &Work, there: &NameEntry) -> io::Result<bool> {
     let path = work.dir.path().join(work.names.at(App));
     let is_plain = there.is_program() && there.through.is_none();
-    Ok(is_plain && form(&path)? == Form::Own(WRAPPER))
+    Ok(is_plain && form(&path, there.links())? == Form::Own(WRAPPER))
 }
 
 /// Whether another of the names is the same file, or for a link the file that it leads to.

@@ -6,6 +6,7 @@ use std::fs::File;
 use std::io::{self, Read, Seek, SeekFrom};
 use std::path::Path;
 
+use getgpu_linux::regular_file::{self, Links};
 use getgpu_linux::{PREFIX, PackageMark};
 use getgpu_model::reason;
 
@@ -65,13 +66,14 @@ impl Form {
     }
 }
 
-/// The form of the regular file that `path` leads to.
+/// The form of the regular file at `path`, or that it leads to.
 ///
 /// # Errors
 ///
-/// It cannot be read: what is unseen may be a copy of cudawrap, and is no program until it is seen.
-pub fn form(path: &Path) -> io::Result<Form> {
-    let form = File::open(path).and_then(|mut file| read(&mut file));
+/// It cannot be read, or is something else by now: what is unseen may be a copy of cudawrap, and is no
+/// program until it is seen.
+pub fn form(path: &Path, links: Links) -> io::Result<Form> {
+    let form = regular_file::open(path, links).and_then(|mut file| read(&mut file));
     form.map_err(|error| {
         let text = format!("cannot be read: {}", reason(&error));
         io::Error::new(error.kind(), text)

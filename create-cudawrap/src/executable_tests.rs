@@ -2,7 +2,7 @@
 
 use std::fs;
 
-use super::{Form, PackageMark, form};
+use super::{Form, Links, PackageMark, form};
 
 /// A program header table with one segment of notes, which is all that is looked at.
 fn elf_with(notes: &[u8]) -> Vec<u8> {
@@ -23,7 +23,7 @@ fn forms_are_told_by_content() {
     let file = tempfile::NamedTempFile::new().unwrap();
     let form_of = |bytes: &[u8]| {
         fs::write(file.path(), bytes).unwrap();
-        form(file.path()).unwrap()
+        form(file.path(), Links::Refuse).unwrap()
     };
     let own = fs::read(std::env::current_exe().unwrap()).unwrap();
     assert_eq!(form_of(&own), Form::Program);
@@ -49,6 +49,6 @@ fn forms_are_told_by_content() {
 #[test]
 fn an_error_is_no_form() {
     let directory = tempfile::tempdir().unwrap();
-    assert!(form(directory.path()).is_err());
-    assert!(form(&directory.path().join("nothing")).is_err());
+    assert!(form(directory.path(), Links::Follow).is_err());
+    assert!(form(&directory.path().join("nothing"), Links::Follow).is_err());
 }

@@ -6,6 +6,7 @@ use std::io;
 use std::os::unix::ffi::OsStrExt;
 use std::path::{Path, PathBuf};
 
+use getgpu_linux::regular_file::Links;
 use getgpu_linux::{Identity, beside, chain};
 use rustix::fs::FileType;
 
@@ -79,6 +80,15 @@ impl NameEntry {
         )
     }
 
+    /// How it is opened: a file that is exchanged for a link has changed.
+    pub fn links(&self) -> Links {
+        if self.kind == EntryKind::File {
+            Links::Refuse
+        } else {
+            Links::Follow
+        }
+    }
+
     /// Whether a program can be behind it.
     pub fn is_program(&self) -> bool {
         matches!(
@@ -135,7 +145,7 @@ pub fn snapshot(dir: &Directory, names: &Names, own: Option<Identity>) -> io::Re
     Ok(PathSnapshot {
         tmp: entry(dir, names.at(Place::Tmp), own)?,
         former: entry(dir, names.at(Place::Former), own)?,
-        form: file.then(|| form(&path)).transpose()?,
+        form: file.then(|| form(&path, app.links())).transpose()?,
         resolves: found.is_some(),
         reaches_hidden: passes(Place::Hidden),
         tmp_in_use: passes(Place::Tmp) || passes_tmp(Place::App) || passes_tmp(Place::Hidden),

@@ -4,10 +4,12 @@
 
 use std::ffi::OsString;
 use std::fs::{DirBuilder, OpenOptions, Permissions};
-use std::io::{self, Write};
+use std::io::{self, Read, Write};
 use std::os::unix::ffi::{OsStrExt, OsStringExt};
 use std::os::unix::fs::{DirBuilderExt, OpenOptionsExt, PermissionsExt};
 use std::path::{Path, PathBuf};
+
+use getgpu_linux::regular_file::{self, Links};
 
 use crate::dirlock::{self, IfNoLocks};
 
@@ -61,7 +63,11 @@ impl Note {
 
     /// The noted paths; none when there is no note.
     pub fn read(&self) -> io::Result<Vec<PathBuf>> {
-        match std::fs::read(&self.file) {
+        let read = regular_file::open(&self.file, Links::Follow).and_then(|mut file| {
+            let mut bytes = Vec::new();
+            file.read_to_end(&mut bytes).map(|_| bytes)
+        });
+        match read {
             Ok(bytes) => Ok(parse(&bytes)),
             Err(error) if error.kind() == io::ErrorKind::NotFound => Ok(Vec::new()),
             Err(error) => Err(error),
@@ -89,6 +95,7 @@ impl Note {
             .create(true)
             .truncate(false)
             .mode(0o600)
+            .custom_flags(nix::libc::O_NOFOLLOW)
             .open(dir.join(LOCK))?;
         dirlock::lock(&lock, dirlock::PATIENCE, IfNoLocks::GoOn)
             .map_err(|failure| io::Error::other(failure.message))?;
@@ -112,6 +119,7 @@ impl Note {
             .create(true)
             .truncate(true)
             .mode(0o644)
+            .custom_flags(nix::libc::O_NOFOLLOW)
             .open(&new)?;
         // Whatever the umask is.
         file.set_permissions(Permissions::from_mode(0o644))?;

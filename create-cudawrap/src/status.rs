@@ -8,6 +8,7 @@ use std::os::unix::ffi::OsStrExt;
 use std::path::Path;
 
 use getgpu_linux::Identity;
+use getgpu_model::diag;
 use serde::Serialize;
 
 use crate::directory::Directory;
@@ -213,21 +214,43 @@ fn is_wrap(dir: &Directory, name: &OsStr, own: Option<Identity>) -> bool {
         )
 }
 
-/// The lines as text; control characters in names are shown as `\ooo`.
+/// The bytes of a path; those of what cannot be seen, and those that a terminal may take for
+/// controls, are shown as `\ooo`.
+fn shown(path: &[u8]) -> Vec<u8> {
+    let octal =
+        |bytes: &[u8]| -> String { bytes.iter().map(|byte| format!("\\{byte:03o}")).collect() };
+    let mut out = Vec::new();
+    for chunk in path.utf8_chunks() {
+        for c in chunk.valid().chars() {
+            let (mut bytes, hidden) = ([0; 4], diag::is_hidden(c));
+            let bytes = c.encode_utf8(&mut bytes).as_bytes();
+            if hidden {
+                out.extend(octal(bytes).bytes());
+            } else {
+                out.extend(bytes);
+            }
+        }
+        for byte in chunk.invalid() {
+            match byte {
+                0x80..=0x9f => out.extend(octal(&[*byte]).bytes()),
+                _ => out.push(*byte),
+            }
+        }
+    }
+    out
+}
+
+/// The lines as text.
 pub fn text(lines: &[StatusLine]) -> Vec<u8> {
     let mut out = Vec::new();
     for line in lines {
-        for &byte in line.path_bytes.as_deref().unwrap_or(line.path.as_bytes()) {
-            if byte < b' ' || byte == 0x7f {
-                out.extend_from_slice(format!("\\{byte:03o}").as_bytes());
-            } else {
-                out.push(byte);
-            }
-        }
+        out.extend(shown(
+            line.path_bytes.as_deref().unwrap_or(line.path.as_bytes()),
+        ));
         let detail = line
             .detail
             .as_ref()
-            .map(|detail| format!(" ({})", getgpu_model::diag::printable(detail)));
+            .map(|detail| format!(" ({})", diag::printable(detail)));
         out.extend_from_slice(
             format!(": {}{}\n", line.state, detail.unwrap_or_default()).as_bytes(),
         );
@@ -238,11 +261,9 @@ pub fn text(lines: &[StatusLine]) -> Vec<u8> {
 /// The lines as one JSON document.
 pub fn json(lines: &[StatusLine]) -> Vec<u8> {
     // Strings, numbers and flags only: this cannot fail.
-    let mut text = serde_json::to_vec(&StatusDocument {
+    let text = serde_json::to_string(&StatusDocument {
         schema: 1,
         paths: lines,
-    })
-    .unwrap_or_default();
-    text.push(b'\n');
-    text
+    });
+    diag::json(&(text.unwrap_or_default() + "\n")).into_bytes()
 }

@@ -7,6 +7,7 @@ use std::ffi::{OsStr, OsString};
 use std::os::unix::fs::{MetadataExt, PermissionsExt};
 use std::path::{Path, PathBuf};
 
+use getgpu_linux::regular_file::Links;
 use getgpu_linux::{
     Identity, Resolution, Rule, can_run, chain, directories, identity, is_cudawrap,
 };
@@ -107,7 +108,7 @@ pub fn fault(path: &Path) -> Option<String> {
         "can be written to by everybody".to_owned()
     } else if directory.mode() & 0o1002 == 0o002 {
         "is in a directory that everybody can write to".to_owned()
-    } else if form(&end).ok()? != Form::Own(WRAPPER) {
+    } else if form(&end, Links::Refuse).ok()? != Form::Own(WRAPPER) {
         "is not cudawrap: another program was written over it".to_owned()
     } else {
         return None;

@@ -7,6 +7,7 @@
 #![cfg_attr(test, allow(dead_code, reason = "the test harness has its own main"))]
 
 mod run;
+mod status_pipe;
 
 use std::ffi::OsString;
 
@@ -36,9 +37,25 @@ pub extern "C" fn main(_count: i32, _arguments: *const *const u8) -> i32 {
     if !startup::has_memory("getgpu", LEAST_MEMORY) {
         return exit::getgpu(Kind::LockPlace);
     }
-    let status = run_as_called(&std::env::args_os().collect::<Vec<_>>());
+    let arguments: Vec<_> = std::env::args_os().collect();
+    let pipe = is_called_by_user(&arguments)
+        .then(status_pipe::StatusPipe::take)
+        .flatten();
+    let status = run_as_called(&arguments);
+    if let Some(pipe) = pipe {
+        pipe.tell(status);
+    }
     // What is left of it in a buffer is written.
     std::process::exit(status)
+}
+
+/// Whether this is neither a holder nor the process that asks NVML, which inherit what a call was
+/// started with.
+#[cfg(not(test))]
+fn is_called_by_user(arguments: &[OsString]) -> bool {
+    let first = arguments.get(1);
+    words_behind(holder_args::OPTION, arguments).is_none()
+        && first.is_none_or(|word| word != NVML_WORKER_OPTION)
 }
 
 /// One of the programs that this executable is, by the hidden word that it was started with;

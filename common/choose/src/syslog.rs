@@ -6,7 +6,10 @@ use std::os::unix::net::UnixDatagram;
 use std::time::Duration;
 
 use getgpu_linux::procfs;
-use getgpu_model::{Job, Uuid, diag::printable};
+use getgpu_model::{
+    Job, Uuid,
+    diag::{printable, word},
+};
 use getgpu_settings::{Log, Settings};
 
 /// LOG_DAEMON and LOG_INFO (syslog.h).
@@ -57,17 +60,17 @@ impl Record<'_> {
     /// end have in common.
     pub fn text(&self) -> String {
         let devices = Uuid::join(self.devices);
-        let user = procfs::user_name(self.uid);
-        let (key, program) = (self.program.0, printable(self.program.1).replace(' ', "_"));
+        let user = word(&procfs::user_name(self.uid));
+        let (key, program) = (self.program.0, word(self.program.1));
         let share = format!("{:.4}", self.share);
         let job = self.job.map(|job| {
             let task = job
                 .task
                 .map(|task| format!(" task={task}"))
                 .unwrap_or_default();
-            format!(" job={}{task}", job.id)
+            format!(" job={}{task}", word(&job.id))
         });
-        let tag = self.tag.map(|tag| format!(" tag={tag}"));
+        let tag = self.tag.map(|tag| format!(" tag={}", word(tag)));
         format!(
             "{devices} user={user} {key}={program} share={}{}{}",
             share.trim_end_matches('0').trim_end_matches('.'),
@@ -89,23 +92,25 @@ pub fn refused(settings: &Settings, by: &str, program: &str, tag: Option<&str>, 
         return;
     }
     let (pid, uid) = (std::process::id(), nix::unistd::geteuid().as_raw());
-    let user = procfs::user_name(uid);
-    let program = printable(program).replace(' ', "_");
-    let job = Job::own().map(|job| format!(" job={}", job.id));
-    let tag = tag.map(|tag| format!(" tag={tag}")).unwrap_or_default();
+    let user = word(&procfs::user_name(uid));
+    let program = word(program);
+    let job = Job::own().map(|job| format!(" job={}", word(&job.id)));
+    let tag = tag.map(|tag| format!(" tag={}", word(tag)));
+    let tag = tag.unwrap_or_default();
     let (job, why) = (job.unwrap_or_default(), printable(why));
     send(&format!(
         "{by}[{pid}]: refused user={user} program={program}{tag}{job}: {why}"
     ));
 }
 
-/// Sends a line to the system's log.
+/// Sends a text to the system's log, as one line.
 pub fn send(line: &str) {
     let Ok(socket) = UnixDatagram::unbound() else {
         return;
     };
     if socket.set_nonblocking(true).is_ok() {
-        let _ = socket.send_to(format!("<{PRIORITY}>{line}").as_bytes(), "/dev/log");
+        let line = format!("<{PRIORITY}>{}", printable(line));
+        let _ = socket.send_to(line.as_bytes(), "/dev/log");
     }
 }
 

@@ -76,6 +76,24 @@ pub fn keep_open(fd: OwnedFd) {
     inherit(fd.into_raw_fd());
 }
 
+/// Takes the inherited descriptor of this number, if it is above the standard streams and the writing
+/// end of a pipe; no program that this process executes has it. To be asked before this process opens
+/// anything, and once for a number.
+pub fn take_writer(number: RawFd) -> Option<OwnedFd> {
+    // SAFETY: fcntl reads flags and fstat writes into `stat`; a number that is not open is an error.
+    let is_writer = unsafe {
+        let mut stat: libc::stat = std::mem::zeroed();
+        let flags = libc::fcntl(number, libc::F_GETFL);
+        number > 2
+            && flags >= 0
+            && flags & libc::O_ACCMODE == libc::O_WRONLY
+            && libc::fstat(number, &raw mut stat) == 0
+            && stat.st_mode & libc::S_IFMT == libc::S_IFIFO
+            && libc::fcntl(number, libc::F_SETFD, libc::FD_CLOEXEC) == 0
+    };
+    is_writer.then(|| crate::sys::own_fd(number))
+}
+
 /// Closes every descriptor from `first` on (close_range(2), Linux 5.9; else all numbers that
 /// the limit allows, a million at most). For a process that has just been forked and uses none
 /// of them.

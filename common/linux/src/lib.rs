@@ -16,6 +16,7 @@ mod package_mark;
 pub mod poll;
 pub mod procfs;
 mod reader_child;
+pub mod regular_file;
 mod resolve_program;
 pub mod startup;
 pub mod sys;

@@ -28,8 +28,12 @@ const HANGS: Duration = Duration::from_millis(50);
 #[derive(Debug)]
 pub struct CommandLines {
     uid: u32,
-    /// How long reads have hung, by the user of the process.
-    hung: RefCell<BTreeMap<u32, Duration>>,
+    /// How long all users' reads may take together.
+    limit: Duration,
+    /// A read that takes less than this does not count.
+    least: Duration,
+    /// How long reads have taken that count, by the user of the process.
+    spent: RefCell<BTreeMap<u32, Duration>>,
 }
 
 impl CommandLines {
@@ -37,8 +41,35 @@ impl CommandLines {
     pub fn start() -> Self {
         Self {
             uid: nix::unistd::geteuid().as_raw(),
-            hung: RefCell::default(),
+            limit: ALL_USERS,
+            least: HANGS,
+            spent: RefCell::default(),
         }
+    }
+
+    /// The same for a caller that can lose no more than this, to reads that do not hang neither.
+    pub fn within(limit: Duration) -> Self {
+        Self {
+            limit,
+            least: Duration::ZERO,
+            ..Self::start()
+        }
+    }
+
+    /// How long reads may still take.
+    pub fn left(&self) -> Duration {
+        self.limit
+            .saturating_sub(self.spent.borrow().values().sum())
+    }
+
+    /// Whether nothing more is read.
+    pub fn is_used_up(&self) -> bool {
+        self.left() <= HANGS
+    }
+
+    /// Counts what the caller has lost to other users' processes in another way.
+    pub fn spend(&self, time: Duration) {
+        *self.spent.borrow_mut().entry(self.uid).or_default() += time;
     }
 
     /// What `pid`, a process of `uid`, was started with, NUL behind each word; nothing where
@@ -56,26 +87,27 @@ impl CommandLines {
         if uid == self.uid {
             return what(pid);
         }
-        self.stranger(uid, || what(pid))
+        self.ask(uid, || what(pid)).unwrap_or_default()
     }
 
-    /// Reads of a process of `uid`, as long as neither this user's reads nor all together
-    /// have hung too long.
-    fn stranger(&self, uid: u32, read: impl FnOnce() -> Vec<u8>) -> Vec<u8> {
-        let mut hung = self.hung.borrow_mut();
-        let all = ALL_USERS.saturating_sub(hung.values().sum());
-        let own = hung.entry(uid).or_default();
+    /// What `read` finds of a process of another user, `uid`; none where it takes too long, or this
+    /// user's reads or all together have.
+    pub fn ask(&self, uid: u32, read: impl FnOnce() -> Vec<u8>) -> Option<Vec<u8>> {
+        let all = self.left();
+        let mut spent = self.spent.borrow_mut();
+        let own = spent.entry(uid).or_default();
         let left = STRANGERS.saturating_sub(*own).min(all);
         // In less than that a read that hangs would not be seen as one.
         if left <= HANGS {
-            return Vec::new();
+            return None;
         }
         let began = Instant::now();
         let answer = within(STRANGER.min(left), read);
-        if began.elapsed() > HANGS {
-            *own += began.elapsed();
+        let took = began.elapsed();
+        if took > self.least {
+            *own += took;
         }
-        answer.unwrap_or_default()
+        answer
     }
 }
 
@@ -187,17 +219,27 @@ mod tests {
         };
         let mut tries = 0;
         while lines
-            .hung
+            .spent
             .borrow()
             .get(&1)
             .is_none_or(|hung| *hung + HANGS < STRANGERS)
         {
-            assert_eq!(lines.stranger(1, hangs), b"");
+            assert_eq!(lines.ask(1, hangs), None);
             tries += 1;
         }
         assert!(tries <= 16, "{tries}");
-        assert_eq!(lines.stranger(1, || b"late".to_vec()), b"");
-        assert_eq!(lines.stranger(2, || b"other".to_vec()), b"other");
+        assert_eq!(lines.ask(1, || b"late".to_vec()), None);
+        assert_eq!(lines.ask(2, || b"other".to_vec()), Some(b"other".to_vec()));
+    }
+
+    #[test]
+    fn a_caller_with_a_limit_loses_no_more_than_that() {
+        let lines = CommandLines::within(Duration::from_secs(60));
+        assert_eq!(lines.ask(1, || b"x".to_vec()), Some(b"x".to_vec()));
+        let left = lines.left();
+        assert!(left < Duration::from_secs(60), "each read counts");
+        lines.spend(left);
+        assert_eq!(lines.ask(2, || b"y".to_vec()), None);
     }
 
     #[test]

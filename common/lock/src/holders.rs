@@ -8,7 +8,7 @@ use serde::Serialize;
 
 use super::holder_args::{HolderArgs, Until};
 use super::kept::Keeper;
-use super::ownership_proof::{HolderProcess, locks_of, shown_in};
+use super::ownership_proof::{HOLDER_NAME, HolderProcess, locks_of, shown_in};
 use super::{Held, Level, LockFile, OfdLock, Side, Span, occupancy};
 use getgpu_linux::{
     Range, Stat,
@@ -60,8 +60,9 @@ impl Holder {
     }
 
     /// Adds what getgpu-hold was started with: for whom, until when, under which name.
-    fn describe(&mut self, args: &HolderArgs) {
-        let (pid, name) = stands_for(args);
+    fn describe(&mut self, holder: &HolderProcess) {
+        let args = &holder.args;
+        let (pid, name) = stands_for(holder);
         (self.pid, self.program) = (Some(pid), Some(name));
         let tag = args.tag.as_ref().map(|tag| &tag.name);
         self.tag = args.label.as_ref().or(tag).cloned();
@@ -73,8 +74,18 @@ impl Holder {
 }
 
 /// The process that a reservation is shown with, and its name: the process that it is held for, or
-/// else its caller. The caller may say less, as Slurm's hook does for a task.
-pub fn stands_for(args: &HolderArgs) -> (i32, String) {
+/// else its caller. The caller may say less, as Slurm's hook does for a task. Where the holder's words
+/// name another user's process it is the holder itself: its user may have written them.
+pub fn stands_for(holder: &HolderProcess) -> (i32, String) {
+    let (pid, name) = named_by(&holder.args);
+    if holder.confirms(pid) {
+        (pid, name)
+    } else {
+        (holder.pid, HOLDER_NAME.to_owned())
+    }
+}
+
+fn named_by(args: &HolderArgs) -> (i32, String) {
     let held = args
         .held_for()
         .filter(|process| process.pid != args.caller.pid)
@@ -236,7 +247,7 @@ fn holders_of(
 ) -> Result<Vec<Holder>, Failure> {
     let mut uids = uids(probe, span, side)?;
     let mut holders = Vec::new();
-    let mut forged = false;
+    let (mut forged, mut shown) = (false, Units::default());
     if namespaces::host_pids() {
         for pid in process_ids(probe, span, side)? {
             let (Some(euid), Some(stat)) = (procfs::euid(pid), Stat::read(pid)) else {
@@ -248,26 +259,28 @@ fn holders_of(
             if is_innocent(lock_file, pid, side, span) {
                 forged = true;
             } else if uids.contains(&uid) {
+                shown = shown.union(&units_of(lock_file, pid, side, span));
                 holders.push(holder(lock_file, span, side, uid, &stat));
             }
         }
         // Root may read the locks of every process, and so need not trust the byte.
         let unsigned = holders.is_empty() && uids.is_empty();
-        if (forged || unsigned) && namespaces::is_host_root() {
-            uids.clear();
-            let all = procfs::pids().into_iter();
-            let holding = all.filter(|pid| !units_of(lock_file, *pid, side, span).is_empty());
-            for stat in holding.filter_map(Stat::read) {
-                let Some(euid) = procfs::euid(stat.pid) else {
+        let is_explained = || shown.count() >= units && !forged;
+        if namespaces::is_host_root() && (unsigned || !is_explained()) {
+            for pid in procfs::pids() {
+                let own = units_of(lock_file, pid, side, span);
+                // A child that has inherited a lease holds nothing else.
+                if own.difference(&shown).is_empty() {
                     continue;
-                };
-                if holders
-                    .iter()
-                    .all(|known: &Holder| known.pid != Some(stat.pid))
-                {
+                }
+                if let (Some(euid), Some(stat)) = (procfs::euid(pid), Stat::read(pid)) {
+                    shown = shown.union(&own);
                     let uid = namespaces::host_uid(euid);
                     holders.push(holder(lock_file, span, side, uid, &stat));
                 }
+            }
+            if shown.count() >= units {
+                uids.clear();
             }
         }
     }
@@ -306,7 +319,7 @@ fn holder(lock_file: &LockFile, span: Span, side: Side, uid: u32, stat: &Stat) -
         ..Holder::by_uid(side.word(), Some(uid))
     };
     match caller {
-        Some(holder) => found.describe(&holder.args),
+        Some(holder) => found.describe(&holder),
         None => found.program = Some(procfs::program_name(stat.pid, &stat.comm)),
     }
     found

@@ -4,8 +4,11 @@
 
 use super::holder_args::{HolderArgs, OPTION};
 use super::{LockFile, Span};
+use std::cell::RefCell;
+use std::time::{Duration, Instant};
+
 use getgpu_linux::{
-    CommandLines, OwnLock, Range,
+    CommandLines, OwnLock, Range, Stat,
     procfs::{self, ancestry, fdinfo, process_memory},
 };
 use getgpu_model::{Units, Uuid};
@@ -25,15 +28,27 @@ pub struct HolderProcess {
 }
 
 impl HolderProcess {
-    /// Reads the command line of `pid`, a process that is called like a holder. A
-    /// stranger could make such a read hang, so this is asked only of processes named by
-    /// the lock or of our own uid.
+    /// Reads the command line of `pid`, a process that is called like a holder. Its user decides
+    /// what it says, and could make the read hang.
     pub fn of(pid: i32) -> Option<Self> {
         if !called(pid) {
             return None;
         }
-        let start = procfs::Stat::read(pid)?.start;
-        Self::parse(pid, start, &process_memory::cmdline(pid))
+        let (start, owner) = (Stat::read(pid)?.start, procfs::euid(pid)?);
+        Self::parse(
+            pid,
+            start,
+            &recent_lines(|lines| lines.command_line(pid, owner)),
+        )
+    }
+
+    /// Whether a process that its words name is its own user's, as far as is known. Else another user
+    /// may have written them, and nothing is told of that process or to it. What this process's own
+    /// user has written is believed.
+    pub fn confirms(&self, named: i32) -> bool {
+        let owner = procfs::euid(self.pid);
+        owner == Some(nix::unistd::geteuid().as_raw())
+            || procfs::euid(named).is_none_or(|of_named| owner == Some(of_named))
     }
 
     /// Reads `getgpu --holder MIG-...[,...] caller=4711(bash) ...`, NUL between the words.
@@ -48,6 +63,23 @@ impl HolderProcess {
     }
 }
 
+/// Asks for command lines, of which this thread reads no more that hang than one list of them in ten
+/// seconds.
+fn recent_lines<T>(ask: impl FnOnce(&CommandLines) -> T) -> T {
+    const AGE: Duration = Duration::from_secs(10);
+    thread_local!(static LINES: RefCell<Option<(Instant, CommandLines)>> = const { RefCell::new(None) });
+    LINES.with_borrow_mut(|recent| {
+        if recent
+            .as_ref()
+            .is_none_or(|(since, _)| since.elapsed() > AGE)
+        {
+            *recent = None;
+        }
+        let (_, lines) = recent.get_or_insert_with(|| (Instant::now(), CommandLines::start()));
+        ask(lines)
+    })
+}
+
 /// Whether a process has the name of a holder.
 fn called(pid: i32) -> bool {
     procfs::comm(pid).is_some_and(|name| name == HOLDER_NAME)
@@ -60,7 +92,7 @@ pub fn reservations(
     uid: Option<u32>,
     wanted: &dyn Fn(&HolderArgs) -> bool,
 ) -> Vec<HolderProcess> {
-    search(lock_file, uid, wanted).proven
+    search(lock_file, uid, &CommandLines::start(), wanted).proven
 }
 
 /// What a search for holders found.
@@ -73,13 +105,15 @@ pub struct HolderSearch {
     pub unread: usize,
 }
 
-/// As `reservations`, and whether all holders could be read.
+/// As `reservations`, and whether all holders could be read. What is asked of another user's process
+/// takes no longer than `command_lines` allow.
 pub fn search(
     lock_file: &LockFile,
     uid: Option<u32>,
+    command_lines: &CommandLines,
     wanted: &dyn Fn(&HolderArgs) -> bool,
 ) -> HolderSearch {
-    let (own, command_lines) = (std::process::id() as i32, CommandLines::start());
+    let own = std::process::id() as i32;
     let ours = nix::unistd::geteuid().as_raw();
     let mut found = HolderSearch::default();
     // The cheapest question first, since it is asked of thousands: a file's owner, then a
@@ -91,24 +125,62 @@ pub fn search(
         let Some(owner) = procfs::euid(pid) else {
             continue;
         };
-        // The proof is expensive: with 56 holders only those that matter are asked. But
-        // any user may give a process this name, and whether it holds anything is seen
-        // without its help.
-        if uid.is_some_and(|uid| uid != owner) || owner != ours && !holds_something(lock_file, pid)
-        {
+        if uid.is_some_and(|uid| uid != owner) {
             continue;
         }
-        let Some(start) = procfs::Stat::read(pid).map(|stat| stat.start) else {
+        let Some(start) = Stat::read(pid).map(|stat| stat.start) else {
             continue;
         };
-        let line = command_lines.command_line(pid, owner);
-        // One that has exited meanwhile has given everything up.
-        found.unread += usize::from(line.is_empty() && holds_something(lock_file, pid));
-        let holder = HolderProcess::parse(pid, start, &line);
-        let holder = holder.filter(|holder| wanted(&holder.args) && proven(lock_file, holder));
+        let read = || proven_line(lock_file, pid, start, wanted);
+        let line = if owner == ours {
+            read()
+        } else {
+            // Any user may give a process this name, and whether it holds anything is seen
+            // without its help.
+            let answer = command_lines.ask(owner, || {
+                let holds = holds_something(lock_file, pid);
+                let line = holds.then(|| read().map(|line| [&[READ], &line[..]].concat()));
+                line.unwrap_or(Some(Vec::new())).unwrap_or(vec![UNREAD])
+            });
+            match answer.as_deref() {
+                Some([]) => Some(Vec::new()),
+                Some([READ, line @ ..]) => Some(line.to_vec()),
+                // One that has exited meanwhile has given everything up.
+                None if !Stat::runs(pid, start) => Some(Vec::new()),
+                Some(_) | None => None,
+            }
+        };
+        found.unread += usize::from(line.is_none());
+        let holder = line.and_then(|line| HolderProcess::parse(pid, start, &line));
         found.proven.extend(holder);
     }
     found
+}
+
+/// What a child that asks about another user's process puts in front of a command line, and what it
+/// sends where that cannot be read.
+const READ: u8 = b'+';
+const UNREAD: u8 = b'-';
+
+/// The command line of a holder that is wanted and has what it says, nothing of any other; none where
+/// it cannot be read. The proof is expensive: with 56 holders only those that matter are asked.
+fn proven_line(
+    lock_file: &LockFile,
+    pid: i32,
+    start: u64,
+    wanted: &dyn Fn(&HolderArgs) -> bool,
+) -> Option<Vec<u8>> {
+    let line = process_memory::cmdline(pid);
+    if line.is_empty() && holds_something(lock_file, pid) {
+        return None;
+    }
+    let holder = HolderProcess::parse(pid, start, &line);
+    let is_proven = |holder: HolderProcess| wanted(&holder.args) && proven(lock_file, &holder);
+    Some(if holder.is_some_and(is_proven) {
+        line
+    } else {
+        Vec::new()
+    })
 }
 
 /// Whether a process shows any confirmed lock on the file.

@@ -70,7 +70,7 @@ pub fn queued(probe: &OfdLock) -> Result<Vec<Queued>, Failure> {
         .into_iter()
         .map(|(stat, uid)| {
             let words = words(&command_lines.command_line(stat.pid, uid));
-            let (pid, command) = waits_for(&stat, &words);
+            let (pid, command) = waits_for(&stat, uid, &words);
             Queued {
                 pid,
                 uid,
@@ -85,11 +85,13 @@ pub fn queued(probe: &OfdLock) -> Result<Vec<Queued>, Failure> {
 }
 
 /// The process that is to have the device, and its command: a program at its first CUDA
-/// call has another process wait for it (`getgpu_auto`).
-fn waits_for(stat: &Stat, words: &[String]) -> (i32, String) {
+/// call has another process of its user `uid` wait for it (`getgpu_auto`).
+fn waits_for(stat: &Stat, uid: u32, words: &[String]) -> (i32, String) {
     match words {
         [_, option, pid, program, ..] if option == LEASE_WORKER_OPTION => {
-            (pid.parse().unwrap_or(stat.pid), program.clone())
+            let named = pid.parse().ok();
+            let own = named.filter(|pid| procfs::euid(*pid) == Some(uid));
+            (own.unwrap_or(stat.pid), program.clone())
         }
         [] => (stat.pid, stat.comm.clone()),
         words => (stat.pid, words.join(" ")),

@@ -7,6 +7,7 @@ use std::ffi::{CStr, CString, OsString};
 use std::os::unix::ffi::OsStrExt;
 use std::path::Path;
 
+use getgpu_linux::regular_file::{self, Links};
 use getgpu_linux::{descriptors, sys};
 use getgpu_model::{Failure, Kind, reason};
 use getgpu_settings::ArgvZero;
@@ -90,7 +91,7 @@ pub fn exec(program: &Path, arguments: &[OsString], spec: &LaunchSpec) -> Failur
 fn is_text(path: &Path) -> bool {
     use std::io::Read;
     let mut start = Vec::new();
-    let file = std::fs::File::open(path);
+    let file = regular_file::open(path, Links::Follow);
     let read = file.and_then(|file| file.take(128).read_to_end(&mut start));
     if read.is_err() {
         return false;

@@ -3,7 +3,11 @@
 //! neighbours among which CPUs are divided.
 
 use getgpu_choose::Granted;
-use getgpu_model::{Device, Failure, Inventory, Kind, Nearest, Uuid, Visible, cpus::mask};
+use getgpu_model::{
+    Device, Failure, Inventory, Kind, Nearest, Uuid, Visible,
+    cpus::{CpuSet, mask},
+    quantity,
+};
 use getgpu_settings::Shown;
 
 use super::waiting::{self, DividedFrom};
@@ -56,6 +60,9 @@ pub fn share_single_device(
     if is_ours_alone(call, &granted, std::slice::from_ref(&device.uuid)) {
         return Ok(granted);
     }
+    if call.settings.visible == Shown::All {
+        check_shown(call, rank, 1)?;
+    }
     let granted = if call.settings.share.is_none() {
         let share = distribution::share(rank, 1, granted.count);
         granted.divided(share)
@@ -87,7 +94,7 @@ pub fn place(
     let Some(rank) = call.rank else {
         return Ok(granted);
     };
-    check_shown(call, rank)?;
+    check_shown(call, rank, listed.len())?;
     let granted = place_rank(call, rank, granted, listed, neighbours);
     let divided = DividedFrom::of(&granted);
     if divided == DividedFrom::Node || !is_ours_alone(call, &granted, listed) {
@@ -99,10 +106,20 @@ pub fn place(
 }
 
 /// A rank that finds LOCAL_RANK takes the device of that number, as programs under torchrun do:
-/// behind its own device, which comes first, that is another rank's.
-fn check_shown(call: &CudawrapCall<'_>, rank: &Rank) -> Result<(), Failure> {
+/// behind its own device, which comes first, that is another rank's, and where all devices are shown
+/// there has to be one for each rank.
+fn check_shown(call: &CudawrapCall<'_>, rank: &Rank, devices: usize) -> Result<(), Failure> {
     let name = super::TORCHRUN.local;
-    if call.settings.visible != Shown::First || !rank.has_siblings() || variable(name).is_none() {
+    if !rank.has_siblings() || variable(name).is_none() {
+        return Ok(());
+    }
+    let (shown, ranks) = (call.settings.visible, rank.size.unwrap_or(rank.local + 1));
+    let is_refused = match shown {
+        Shown::One => false,
+        Shown::First => true,
+        Shown::All => ranks > devices,
+    };
+    if !is_refused {
         return Ok(());
     }
     // The words after a link's name belong to its program.
@@ -110,6 +127,14 @@ fn check_shown(call: &CudawrapCall<'_>, rank: &Rank) -> Result<(), Failure> {
         Origin::Link => ("CUDAWRAP_VISIBLE=first", "CUDAWRAP_VISIBLE=all"),
         Origin::OwnName => ("--visible first", "--visible all"),
     };
+    if shown == Shown::All {
+        let devices = quantity::counted(devices, "device");
+        let text = format!(
+            "{all}: a program that takes cuda:{name} finds no device in some ranks: {ranks} ranks on {devices}"
+        );
+        return Err(Failure::new(Kind::Usage, text)
+            .hint("start as many ranks as there are devices, or have the program take cuda:0"));
+    }
     let text = format!("{first}: a program that takes cuda:{name} would use another rank's device");
     Err(Failure::new(Kind::Usage, text).hint(format!(
         "{all}: each rank has the device of its number in the list"
@@ -144,8 +169,15 @@ fn place_rank(
         neighbours.keep_only(&listed[..size]);
     }
     neighbours.seat = block;
+    // Where counts are even, each device is full in the end, whoever is where. Else ranks that are
+    // near the same device would fill it, and leave another one empty.
+    let is_by_block = block.is_some() && distribution::is_uneven(rank, listed.len());
     granted.near(Nearest {
-        cpus: mask::of_process(0).unwrap_or_default(),
+        cpus: if is_by_block {
+            CpuSet::default()
+        } else {
+            mask::of_process(0).unwrap_or_default()
+        },
         block,
     })
 }

@@ -34,6 +34,12 @@ pub fn block(rank: &Rank, devices: usize) -> Option<usize> {
     })
 }
 
+/// Whether some devices get one rank more than others, and none gets no rank.
+pub fn is_uneven(rank: &Rank, devices: usize) -> bool {
+    rank.size
+        .is_some_and(|size| devices > 0 && size > devices && !size.is_multiple_of(devices))
+}
+
 /// The line by which rank 0 reports uneven counts, for people who meant them to be even. Nothing
 /// is said of ranks that have several devices each.
 pub fn uneven(rank: &Rank, devices: usize, count: usize) -> Option<String> {

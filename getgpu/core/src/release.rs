@@ -3,19 +3,16 @@
 
 use std::time::{Duration, Instant};
 
-use getgpu_choose::syslog;
-use getgpu_linux::{Stat, sys};
-use getgpu_lock::ownership_proof::{self, HolderSearch};
-use getgpu_lock::{HolderArgs, HolderProcess, LockFile};
+use getgpu_linux::Stat;
+use getgpu_lock::{HolderProcess, LockFile, ownership_proof};
 use getgpu_model::{Diag, Failure, Job, Kind, Uuid, quantity};
 use rustix::process::{Pid, Signal, kill_process, pidfd_send_signal};
 
+use crate::ended_reservation::EndedReservation;
 use crate::holder::exit_watch::pidfd;
 
 /// How long the holders may take to end.
 const PATIENCE: Duration = Duration::from_secs(5);
-/// How long holders are searched for while some of them cannot be read.
-const SEARCH: Duration = Duration::from_secs(10);
 const PAUSE: Duration = Duration::from_millis(1);
 
 fn mine(lock_file: &LockFile) -> Vec<HolderProcess> {
@@ -73,7 +70,7 @@ pub fn one(
             "getgpu --list shows who holds what"
         }));
     }
-    end(&found, diag)
+    end(lock_file, &found, PATIENCE, diag)
 }
 
 /// The devices of a text as getgpu prints it.
@@ -88,41 +85,6 @@ fn tagged(lock_file: &LockFile, name: &str) -> (Vec<HolderProcess>, Vec<HolderPr
         let tag = holder.args.tag.as_ref();
         tag.is_some_and(|tag| tag.name == name)
     })
-}
-
-/// Gives up the part that a prolog has reserved for a job, if there is one. On a busy
-/// machine holders are searched for until each has been read.
-///
-/// # Errors
-///
-/// A holder does not end, or some could not be read in [`SEARCH`] and none was the job's.
-pub fn part_of_job(lock_file: &LockFile, job: &str, diag: &Diag) -> Result<(), Failure> {
-    let uid = nix::unistd::geteuid();
-    let uid = (!uid.is_root()).then_some(uid.as_raw());
-    let of_job = |args: &HolderArgs| args.job_of_part() == Some(job);
-    let holders = searched(SEARCH, || ownership_proof::search(lock_file, uid, &of_job))?;
-    end(&holders, diag)
-}
-
-/// What a search finds that is repeated until it has read all holders or found some.
-fn searched(
-    limit: Duration,
-    search: impl Fn() -> HolderSearch,
-) -> Result<Vec<HolderProcess>, Failure> {
-    let began = Instant::now();
-    loop {
-        let found = search();
-        if found.unread == 0 || !found.proven.is_empty() {
-            return Ok(found.proven);
-        }
-        if began.elapsed() >= limit {
-            let unread = quantity::counted(found.unread, "reservation");
-            return Err(Failure::new(
-                Kind::LockPlace,
-                format!("{unread} could not be read in time, and one may be the job's"),
-            ));
-        }
-    }
 }
 
 /// Gives up all but what other batch jobs keep, of whose tasks this call knows nothing;
@@ -140,7 +102,7 @@ pub fn all(lock_file: &LockFile, diag: &Diag) -> Result<(), Failure> {
             "{one} of other batch jobs left alone, such as job {job}'s"
         ));
     }
-    end(&given_up, diag)
+    end(lock_file, &given_up, PATIENCE, diag)
 }
 
 /// The batch job that keeps a reservation.
@@ -151,17 +113,33 @@ fn kept_by_job(holder: &HolderProcess) -> Option<String> {
 
 /// All are asked before any is waited for, so that one that does not end delays no other,
 /// and the time is the same however many they are.
-fn end(holders: &[HolderProcess], diag: &Diag) -> Result<(), Failure> {
+///
+/// # Errors
+///
+/// A holder does not end within `patience`.
+pub fn end(
+    lock_file: &LockFile,
+    holders: &[HolderProcess],
+    patience: Duration,
+    diag: &Diag,
+) -> Result<(), Failure> {
     let began = Instant::now();
+    let of_holder = |holder| EndedReservation::of(lock_file, holder);
+    let seen: Vec<Option<EndedReservation>> = holders.iter().map(of_holder).collect();
     for holder in holders {
         ask_to_end(holder);
     }
     let left = || holders.iter().filter(|holder| !has_exited(holder));
-    while left().next().is_some() && began.elapsed() < PATIENCE {
+    while left().next().is_some() && began.elapsed() < patience {
         std::thread::sleep(PAUSE);
     }
-    for holder in holders.iter().filter(|holder| has_exited(holder)) {
-        log_end(holder);
+    for (holder, reserved) in holders.iter().zip(&seen) {
+        if !has_exited(holder) {
+            continue;
+        }
+        if let Some(reserved) = reserved {
+            reserved.log();
+        }
         let devices = Uuid::join(&holder.args.devices);
         diag.note(&format!("{devices}: released (pid {})", holder.pid));
     }
@@ -175,15 +153,6 @@ fn end(holders: &[HolderProcess], diag: &Diag) -> Result<(), Failure> {
                 holder.pid
             ),
         )),
-    }
-}
-
-/// Writes the end of a reservation that is ended into the system's log, where it was to be
-/// written: a holder that is killed writes nothing.
-pub fn log_end(holder: &HolderProcess) {
-    if let Some(text) = &holder.args.record {
-        let held = sys::boot_time().saturating_sub(sys::after_boot(holder.start));
-        syslog::released("getgpu", holder.pid, text, held);
     }
 }
 

@@ -1,9 +1,10 @@
 //! How processes are ended that do not end at once. Any process stands for a holder here.
 
-use std::cell::Cell;
 use std::io::Read;
+use std::os::unix::fs::PermissionsExt;
 use std::process::{Child, Command, Stdio};
 
+use getgpu_lock::HolderArgs;
 use getgpu_model::Verbosity;
 
 use super::*;
@@ -42,7 +43,13 @@ impl Drop for StandIn {
 }
 
 fn ended(holders: &[HolderProcess]) -> Result<(), Failure> {
-    end(holders, &Diag::new("getgpu", Verbosity::Normal))
+    let private = std::fs::Permissions::from_mode(0o755);
+    let directory = tempfile::Builder::new().permissions(private).tempdir();
+    let directory = directory.unwrap();
+    let path = directory.path().join("lock");
+    let lock_file = LockFile::find(Some(path), None).unwrap();
+    let diag = Diag::new("getgpu", Verbosity::Normal);
+    end(&lock_file, holders, PATIENCE, &diag)
 }
 
 /// Its parent may never look at it, and it holds nothing any more.
@@ -68,29 +75,4 @@ fn a_holder_that_does_not_end_delays_no_other() {
     let last = format!("the holder (pid {}) does not end", deaf.0.id());
     assert!(failure.message.ends_with(&last), "{failure}");
     assert!(waiting.join().unwrap() < PATIENCE);
-}
-
-/// On a busy machine the job's holder may be read at a later look only.
-#[test]
-fn holders_are_searched_for_until_each_was_read() {
-    let process = StandIn::start("echo; exec sleep 60");
-    let (looks, proven) = (Cell::new(0), vec![process.holder()]);
-    let search = || {
-        looks.set(looks.get() + 1);
-        let unread = usize::from(looks.get() < 3);
-        let proven = if unread == 0 {
-            proven.clone()
-        } else {
-            Vec::new()
-        };
-        HolderSearch { proven, unread }
-    };
-    assert_eq!(searched(SEARCH, search).unwrap(), proven);
-    let never = || HolderSearch {
-        unread: 2,
-        ..HolderSearch::default()
-    };
-    let refusal = searched(Duration::ZERO, never).unwrap_err();
-    let words = "2 reservations could not be read in time, and one may be the job's";
-    assert_eq!(refusal.message, words);
 }

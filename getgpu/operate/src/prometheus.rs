@@ -11,7 +11,7 @@ use getgpu_ask::Node;
 use getgpu_choose::Asked;
 use getgpu_core::list::{self, Listing};
 use getgpu_lock::{Holder, LockFile};
-use getgpu_model::{Failure, Uuid, quantity::unix_seconds};
+use getgpu_model::{Failure, Uuid, diag::printable, quantity::unix_seconds};
 
 use crate::slurm::mark;
 use getgpu_core::list::rows::{DeviceState, Row};
@@ -275,12 +275,10 @@ fn labels(row: &Row) -> String {
     )
 }
 
-/// A label's value: backslash, quote and line feed are escaped (Prometheus, exposition
-/// formats).
+/// A label's value: what cannot be seen as in every output, and then backslash and quote are escaped
+/// (Prometheus, exposition formats), so that a reader gets what the other outputs show.
 fn escaped(text: &str) -> String {
-    text.replace('\\', "\\\\")
-        .replace('"', "\\\"")
-        .replace('\n', "\\n")
+    printable(text).replace('\\', "\\\\").replace('"', "\\\"")
 }
 
 #[cfg(test)]
@@ -296,6 +294,9 @@ mod tests {
 
     #[test]
     fn labels_are_escaped() {
-        assert_eq!(super::escaped("a\"b\\c\nd"), r#"a\"b\\c\nd"#);
+        assert_eq!(
+            super::escaped("a\"b\\c\nd\u{202e}"),
+            r#"a\"b\\c\\nd\\u{202e}"#
+        );
     }
 }

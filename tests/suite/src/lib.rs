@@ -13,6 +13,7 @@ pub mod real;
 pub mod slurm;
 pub mod soak;
 pub mod storm;
+pub mod stranger;
 pub mod wrapped;
 
 use std::collections::{BTreeMap, BTreeSet};

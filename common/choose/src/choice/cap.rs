@@ -1,6 +1,8 @@
 //! `max_per_user`: how much one user holds, counted while a lock on the user's own byte
-//! keeps the user's other calls from counting. Shares count as parts where the kernel
-//! shows them, else whole; root may have any number.
+//! keeps the user's other calls from counting. What counts is what the kernel shows of the
+//! user's own processes, since anybody can sign for anybody; root may have any number.
+
+use std::collections::BTreeSet;
 
 use crate::request::Owned;
 use getgpu_linux::procfs::{self, namespaces};
@@ -158,7 +160,7 @@ fn count(
 
 /// What a user's processes show of one side of a device.
 struct SeenOnSide {
-    /// All units where it is not known how many.
+    /// All units where a user namespace hides how many.
     units: Units,
     /// The first of the processes, for people.
     who: Option<String>,
@@ -171,22 +173,26 @@ fn shown(
     side: Side,
     span: Span,
 ) -> Result<SeenOnSide, Failure> {
-    let whole = SeenOnSide {
-        units: Units::whole(),
-        who: None,
+    // In a pid namespace of its own the bytes are numbers of other processes.
+    let named = if namespaces::host_pids() {
+        holders::process_ids(probe, span, side)?
+    } else {
+        BTreeSet::new()
     };
-    if !namespaces::host_pids() {
-        return Ok(whole);
-    }
-    let named = holders::process_ids(probe, span, side)?;
     let (mut units, mut who, mut unsigned) = (Units::default(), None, named.is_empty());
     for pid in named {
         match procfs::euid(pid) {
             Some(euid) if euid != uid => {}
             Some(_) if !holders::is_innocent(lock_file, pid, side, span) => {
                 let own = holders::units_of(lock_file, pid, side, span);
-                // It may not be read, and has what is not known.
-                units = units.union(if own.is_empty() { &whole.units } else { &own });
+                if own.is_empty() && namespaces::host_users() {
+                    // It may not be read, and so another user may have signed with its number.
+                    unsigned = true;
+                    continue;
+                }
+                // From one user namespace of a user no process of another can be read.
+                let hidden = Units::whole();
+                units = units.union(if own.is_empty() { &hidden } else { &own });
                 who = who.or_else(|| named_process(pid, side));
             }
             // A child has what this one held, or another user has signed with its number.
@@ -210,7 +216,7 @@ fn named_process(pid: i32, side: Side) -> Option<String> {
         Side::Lease => None,
     };
     let (pid, name) = match holder {
-        Some(holder) => holders::stands_for(&holder.args),
+        Some(holder) => holders::stands_for(&holder),
         None => (pid, procfs::program_name(pid, &procfs::comm(pid)?)),
     };
     Some(format!(" (pid {pid}, {name})"))

@@ -1,7 +1,7 @@
 //! The listing as JSON, schema 1: names may be added, never changed. Bytes and Unix
 //! seconds; null where not known.
 
-use getgpu_model::quantity::unix_seconds;
+use getgpu_model::{diag::json, quantity::unix_seconds};
 use getgpu_queue::Queued;
 use serde::Serialize;
 
@@ -66,7 +66,5 @@ pub fn text(listing: &Listing) -> String {
         silent: silent.into_iter().map(SilentRow::of).collect(),
         problems: &listing.problems,
     };
-    let mut text = serde_json::to_string(&document).unwrap_or_default();
-    text.push('\n');
-    text
+    json(&(serde_json::to_string(&document).unwrap_or_default() + "\n"))
 }

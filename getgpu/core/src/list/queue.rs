@@ -10,7 +10,7 @@ use getgpu_lock::LockFile;
 use getgpu_lock::kept::Count;
 use getgpu_model::{
     Failure,
-    diag::{printable, show as print},
+    diag::{json, printable, show as print},
     quantity::{brief, unix_seconds},
 };
 use getgpu_queue::{Queued, queued};
@@ -22,7 +22,7 @@ use super::width::{padded, width};
 pub fn show_json(lock_file: &LockFile) -> Result<(), Failure> {
     let queue = queued(&lock_file.open()?)?;
     let text = serde_json::to_string(&queue).unwrap_or_default();
-    print(&format!("{text}\n"))
+    print(&json(&format!("{text}\n")))
 }
 
 /// Prints the programs as a table, and what is held as far as NVML lists it.

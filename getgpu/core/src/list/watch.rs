@@ -13,7 +13,7 @@ use crossterm::terminal::{
 };
 use crossterm::{execute, queue};
 use getgpu_linux::ReaderChild;
-use getgpu_model::{Failure, Kind, quantity, reason};
+use getgpu_model::{Failure, Kind, diag, quantity, reason};
 
 use super::width::cut;
 
@@ -167,7 +167,7 @@ impl WatchView {
         let (headings, lines, total) = self.parts();
         let host = nix::unistd::gethostname().unwrap_or_default();
         let every = quantity::time_text(interval);
-        let host = host.to_string_lossy();
+        let host = diag::printable(&host.to_string_lossy());
         let title = format!("{host}, every {every}; q quits, ? explains");
         let below = lines.len().saturating_sub(self.top + page(rows));
         let total = match below {

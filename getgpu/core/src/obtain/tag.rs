@@ -105,7 +105,8 @@ impl Name for Tagged<'_> {
         let Some(tag) = self.tag.as_ref().filter(|_| self.turn.is_none()) else {
             return Ok(None);
         };
-        if self.is_strangers {
+        // The prologs of a job take turns at its mark, which no other user can lock.
+        if self.is_strangers || self.role == Role::JobPart {
             return self.find();
         }
         let (name, uid) = (&tag.name, self.uid);

@@ -3,7 +3,7 @@
 
 use getgpu_model::{
     Failure, Kind,
-    diag::{printable, show},
+    diag::{json, printable, show},
     quantity::counted,
 };
 use serde::Serialize;
@@ -62,7 +62,7 @@ impl Findings {
     /// Something is wrong, or the output cannot be written.
     pub fn report(&self, report: Report) -> Result<(), Failure> {
         show(&match report {
-            Report::Json => serde_json::to_string(&self.0).unwrap_or_default() + "\n",
+            Report::Json => json(&(serde_json::to_string(&self.0).unwrap_or_default() + "\n")),
             Report::All => self.0.iter().map(Finding::text).collect(),
             Report::Problems => self.problems().map(Finding::text).collect(),
         })?;

@@ -61,7 +61,12 @@ impl HeldDevices {
         let is_any_held = probe.conflict(layout::all_devices())?.is_some();
         for device in devices.iter().filter(|_| is_any_held) {
             for side in [Side::Lease, Side::Reservation] {
-                for pid in holders::process_ids(&probe, Span::of(device), side)? {
+                let span = Span::of(device);
+                for pid in holders::process_ids(&probe, span, side)? {
+                    // Any user can sign with the number of any process.
+                    if holders::is_innocent(lock_file, pid, side, span) {
+                        continue;
+                    }
                     let key = (side == Side::Lease, pid);
                     found.entry(key).or_default().push(device.clone());
                 }
@@ -109,7 +114,7 @@ impl HeldDevices {
         let reservation = (!leased).then(|| HolderProcess::of(pid)).flatten();
         let shown = reservation
             .as_ref()
-            .map_or(pid, |holder| holders::stands_for(&holder.args).0);
+            .map_or(pid, |holder| holders::stands_for(holder).0);
         let kind = if leased { "lease" } else { "reservation" };
         let all = holders::holdings(lock_file, probe, Span::of(first))?.holders;
         let own = all

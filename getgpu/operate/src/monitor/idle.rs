@@ -5,7 +5,7 @@
 use std::time::{Duration, Instant};
 
 use getgpu_ask::Node;
-use getgpu_lock::{Role, Until};
+use getgpu_lock::{LockFile, Role, Until};
 use getgpu_model::{Activity, Detail, Failure, Inventory, Uuid};
 use getgpu_settings::{IdleAction, Settings};
 
@@ -13,6 +13,7 @@ use super::held::{HeldDevice, HeldDevices};
 use super::notice::{self, What};
 use super::spell::{self, Notice};
 use getgpu_core::call::node;
+use getgpu_core::ended_reservation::EndedReservation;
 use getgpu_core::release;
 
 /// Puts the limits of users in force; gives the shortest that anything held has.
@@ -30,6 +31,7 @@ pub fn set_limits(
 
 /// Looks at everything that has a limit.
 pub fn check(
+    lock_file: &LockFile,
     held: &mut HeldDevices,
     inventory: &Inventory,
     settings: &Settings,
@@ -49,7 +51,7 @@ pub fn check(
         let due;
         (held.spell, due) = spell::next(held.spell, empty, Instant::now(), *limit);
         if let Some(notice) = due {
-            act_on(notice, held, settings, *limit);
+            act_on(notice, lock_file, held, settings, *limit);
         }
     }
     Ok(())
@@ -85,7 +87,13 @@ fn is_empty(
     Ok(true)
 }
 
-fn act_on(notice: Notice, held: &HeldDevice, settings: &Settings, limit: Duration) {
+fn act_on(
+    notice: Notice,
+    lock_file: &LockFile,
+    held: &HeldDevice,
+    settings: &Settings,
+    limit: Duration,
+) {
     let ends = settings.idle_action == IdleAction::End;
     let what = if held.leased {
         What::Lease
@@ -98,9 +106,13 @@ fn act_on(notice: Notice, held: &HeldDevice, settings: &Settings, limit: Duratio
             notice::send(held, &notice::report(what, limit), "reported");
             if what == (What::Reservation { ends: true })
                 && let Some(holder) = &held.reservation
-                && release::ask_to_end(holder)
             {
-                release::log_end(holder);
+                let reserved = EndedReservation::of(lock_file, holder);
+                if release::ask_to_end(holder)
+                    && let Some(reserved) = reserved
+                {
+                    reserved.log();
+                }
             }
         }
     }

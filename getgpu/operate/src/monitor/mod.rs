@@ -4,6 +4,7 @@
 
 mod held;
 mod idle;
+mod metrics_file;
 mod notice;
 mod short_leases;
 mod spell;
@@ -12,7 +13,7 @@ pub mod suspects_file;
 use std::collections::BTreeMap;
 use std::fs::File;
 use std::io;
-use std::os::unix::fs::{OpenOptionsExt, PermissionsExt};
+use std::os::unix::fs::OpenOptionsExt;
 use std::path::{Path, PathBuf};
 use std::time::{Duration, Instant};
 
@@ -178,7 +179,12 @@ impl Monitor {
         let pause = shortest.map(spell::between_looks);
         if pause.is_some_and(|pause| self.looked.is_none_or(|at| at.elapsed() >= pause)) {
             self.looked = Some(Instant::now());
-            idle::check(&mut self.held, &self.inventory, &self.loaded.settings)?;
+            idle::check(
+                &self.lock_file,
+                &mut self.held,
+                &self.inventory,
+                &self.loaded.settings,
+            )?;
         }
         Ok(())
     }
@@ -200,8 +206,7 @@ impl Monitor {
         })
     }
 
-    /// The metrics of `--list --format prometheus` for node_exporter's textfile collector:
-    /// written beside the file and renamed, so that no reader gets half of it.
+    /// The metrics of `--list --format prometheus` for node_exporter's textfile collector.
     fn write_metrics(&mut self, environment: &Environment, path: &Path) -> Result<(), Failure> {
         let asked = Asked::listed(&self.loaded.settings, environment, GrantUse::Ignore)?;
         let suspects = self.suspects();
@@ -214,11 +219,7 @@ impl Monitor {
         };
         let mut node = node(&self.loaded.settings);
         let text = prometheus::of_node(&mut node, asked, &self.lock_file, &watched)?;
-        let new = path.with_extension("prom.new");
-        let written = std::fs::write(&new, text)
-            .and_then(|()| std::fs::set_permissions(&new, PermissionsExt::from_mode(0o644)))
-            .and_then(|()| std::fs::rename(&new, path));
-        written.map_err(|error| {
+        metrics_file::replace(path, &text).map_err(|error| {
             let text = format!("--monitor: {}: {}", path.display(), reason(&error));
             Failure::new(Kind::Usage, text)
         })

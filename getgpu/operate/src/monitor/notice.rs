@@ -7,7 +7,7 @@ use std::os::unix::fs::{MetadataExt, OpenOptionsExt};
 use std::time::Duration;
 
 use getgpu_choose::syslog;
-use getgpu_linux::Stat;
+use getgpu_linux::{Stat, procfs};
 use getgpu_model::{Uuid, quantity::brief};
 
 use super::held::HeldDevice;
@@ -56,8 +56,10 @@ pub fn send(held: &HeldDevice, text: &str, done: &str) {
         "getgpu[{}]: idle {devices} user={user} pid={process} {done}: {text}",
         held.pid
     ));
-    if let Some(number) = Stat::read(process).map(|stat| stat.terminal) {
-        write(number, &format!("\r\ngetgpu: {devices}: {text}\r\n"));
+    // Its number may be another user's process by now.
+    let is_own = procfs::euid(process).is_some_and(|owner| procfs::euid(held.pid) == Some(owner));
+    if let Some(stat) = Stat::read(process).filter(|_| is_own) {
+        write(stat.terminal, &format!("\r\ngetgpu: {devices}: {text}\r\n"));
     }
 }
 

@@ -2,14 +2,14 @@
 //! the lock, in a directory that only root may write to. A line for each device, with how many
 //! leases ended there at once; an old file says nothing.
 
-use std::fs::Permissions;
 use std::io;
-use std::os::unix::fs::PermissionsExt;
 use std::path::PathBuf;
 use std::time::{Duration, SystemTime};
 
 use getgpu_lock::LockFile;
 use getgpu_model::Uuid;
+
+use super::metrics_file;
 
 /// A monitor writes the file once a minute; one that is older was left by a monitor that has
 /// exited.
@@ -25,14 +25,10 @@ fn file_of(lock_file: &LockFile) -> PathBuf {
 ///
 /// It cannot be written.
 pub fn write(lock_file: &LockFile, suspects: &[(Uuid, usize)]) -> io::Result<()> {
-    let path = file_of(lock_file);
-    let new = path.with_extension("suspects.new");
     let lines = suspects
         .iter()
         .map(|(uuid, many)| format!("{uuid} {many}\n"));
-    std::fs::write(&new, lines.collect::<String>())?;
-    std::fs::set_permissions(&new, Permissions::from_mode(0o644))?;
-    std::fs::rename(&new, &path)
+    metrics_file::replace(&file_of(lock_file), &lines.collect::<String>())
 }
 
 /// What a running monitor suspects; nothing if none runs.

@@ -3,7 +3,7 @@
 use std::collections::BTreeMap;
 use std::time::Duration;
 
-use getgpu_model::diag::printable;
+use getgpu_model::diag::{json, printable};
 use serde::Serialize;
 
 use super::lines::{Event, Logged};
@@ -98,7 +98,7 @@ impl Tally {
     }
 
     pub(super) fn json(&self) -> String {
-        serde_json::to_string(self).unwrap_or_default() + "\n"
+        json(&(serde_json::to_string(self).unwrap_or_default() + "\n"))
     }
 
     pub(super) fn table(&self) -> String {

@@ -1,14 +1,14 @@
-//! The note of an epilog that its job has ended, an empty file `ended-JOB` of root's beside
-//! the lock: made before the epilog gives up the job's part, removed once that is done. Where
-//! an epilog was killed between, the next prolog does the rest, however young the part is.
+//! The note of an epilog that its job has ended, a file `ended-JOB` of root's beside the lock with
+//! the uid of the job: made before the epilog gives up the job's part, removed once that is done.
+//! Where an epilog was killed between, the next prolog does the rest, however young the part is.
 
 use std::path::{Path, PathBuf};
 
 use getgpu_model::Failure;
 
+use super::job_part::{self, Search};
 use super::locked_file::{self, IfLocked, LockedFile};
-use super::{Context, DIAG, tell};
-use getgpu_core::release;
+use super::{Context, job_user, tell};
 
 const PREFIX: &str = "ended-";
 
@@ -22,12 +22,16 @@ fn path(marks: &Path, job: &str) -> PathBuf {
 ///
 /// It is not certain that nothing is left of it: the note stays.
 pub fn give_up(context: &Context, job: &str) -> Result<(), Failure> {
-    let note = LockedFile::create(path(&context.marks(), job));
-    if let Err(error) = &note {
-        let text = format!("job {job}: it cannot be noted that it has ended ({error})");
-        tell::log("epilog", &text);
+    let (note, uid) = (LockedFile::create(path(&context.marks(), job)), job_user());
+    match &note {
+        // Without room for it the next prolog looks at all users' processes.
+        Ok(note) => drop(note.write(&uid.map(|uid| uid.to_string()).unwrap_or_default())),
+        Err(error) => {
+            let text = format!("job {job}: it cannot be noted that it has ended ({error})");
+            tell::log("epilog", &text);
+        }
     }
-    release(context, job)?;
+    job_part::give_up(context, job, uid, Search::Patient)?;
     if let Ok(note) = note {
         note.remove();
     }
@@ -39,7 +43,8 @@ pub fn jobs(marks: &Path) -> Vec<String> {
     locked_file::jobs(marks, PREFIX)
 }
 
-/// Does what the job's epilog has left to do, if there is something; whether there was.
+/// Does what the job's epilog has left to do, if there is something; whether there was. Where another
+/// epilog may still do it, one look is enough: the next prolog looks again.
 ///
 /// # Errors
 ///
@@ -48,16 +53,11 @@ pub fn finish(context: &Context, job: &str, if_locked: IfLocked) -> Result<bool,
     let Some(note) = LockedFile::open(path(&context.marks(), job), if_locked) else {
         return Ok(false);
     };
-    release(context, job)?;
+    let search = match if_locked {
+        IfLocked::Wait => Search::Patient,
+        IfLocked::LeaveIt => Search::Once,
+    };
+    job_part::give_up(context, job, note.text().trim().parse().ok(), search)?;
     note.remove();
     Ok(true)
-}
-
-/// Gives up a job's part, if it has one.
-///
-/// # Errors
-///
-/// As [`release::part_of_job`], and that there is no lock.
-pub fn release(context: &Context, job: &str) -> Result<(), Failure> {
-    release::part_of_job(&context.lock_file()?, job, &DIAG)
 }

@@ -1,13 +1,18 @@
-//! Empty files beside the lock, one for a job, that the hooks leave for each other: a hook
-//! keeps a lock on such a file while it works (flock(2)), which the kernel drops when the
-//! hook is killed, and the file stays.
+//! Files beside the lock, one for a job, that the hooks leave for each other: a hook keeps a lock on
+//! such a file while it works (flock(2)), which the kernel drops when the hook is killed, and the file
+//! stays. Only root can open one, and so only a hook can lock it.
 
 use std::fs::{File, OpenOptions};
 use std::io;
-use std::os::unix::fs::{MetadataExt, OpenOptionsExt};
+use std::os::unix::fs::{FileExt as _, MetadataExt, OpenOptionsExt};
 use std::path::{Path, PathBuf};
 
 use fs4::FileExt;
+
+/// The mode of a file that no other user can lock.
+const PRIVATE: u32 = 0o600;
+/// More bytes than such a file has.
+const MOST: usize = 32;
 
 /// What to do where another hook works on the file.
 #[derive(Clone, Copy, PartialEq, Eq)]
@@ -33,10 +38,17 @@ impl LockedFile {
         loop {
             let file = OpenOptions::new()
                 .create(true)
-                .append(true)
-                .mode(0o644)
+                .read(true)
+                .write(true)
+                .truncate(false)
+                .mode(PRIVATE)
                 .custom_flags(libc::O_NOFOLLOW)
                 .open(&path)?;
+            // An older version's, which another user may have locked.
+            if !is_private(&file) {
+                std::fs::remove_file(&path)?;
+                continue;
+            }
             FileExt::lock(&file)?;
             let locked = Self { path, file };
             // Another hook may have removed it just before.
@@ -55,11 +67,29 @@ impl LockedFile {
             .open(&path)
             .ok()?;
         match if_locked {
+            _ if !is_private(&file) => {}
             IfLocked::Wait => FileExt::lock(&file).ok()?,
             IfLocked::LeaveIt => FileExt::try_lock(&file).ok()?,
         }
         let locked = Self { path, file };
         locked.is_in_place().then_some(locked)
+    }
+
+    /// Replaces what the file says.
+    ///
+    /// # Errors
+    ///
+    /// Of ftruncate(2) or write(2).
+    pub fn write(&self, text: &str) -> io::Result<()> {
+        self.file.set_len(0)?;
+        self.file.write_all_at(text.as_bytes(), 0)
+    }
+
+    /// What the file says; nothing if it cannot be read.
+    pub fn text(&self) -> String {
+        let mut bytes = [0; MOST];
+        let count = self.file.read_at(&mut bytes, 0).unwrap_or(0);
+        String::from_utf8_lossy(bytes.get(..count).unwrap_or_default()).into_owned()
     }
 
     fn is_in_place(&self) -> bool {
@@ -72,6 +102,10 @@ impl LockedFile {
     pub fn remove(self) {
         let _ = std::fs::remove_file(&self.path);
     }
+}
+
+fn is_private(file: &File) -> bool {
+    file.metadata().is_ok_and(|meta| meta.mode() & 0o077 == 0)
 }
 
 /// The jobs that have a file whose name is `prefix` and the job's number.

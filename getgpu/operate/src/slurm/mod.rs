@@ -4,6 +4,7 @@
 
 mod ended;
 mod epilog;
+mod job_part;
 mod keep;
 mod locked_file;
 pub mod mark;
@@ -20,6 +21,7 @@ use std::path::PathBuf;
 use std::time::Duration;
 
 use getgpu_choose::{LockWarning, find_lock_file};
+use getgpu_linux::CommandLines;
 use getgpu_lock::LockFile;
 use getgpu_model::{Diag, Failure, Verbosity};
 use getgpu_settings::{Environment, Loaded, Settings};
@@ -63,6 +65,8 @@ struct Context {
     loaded: Loaded,
     /// What is wrong with the file.
     wrong: Option<Failure>,
+    /// What processes of users may still cost the hook.
+    patience: CommandLines,
 }
 
 impl Context {
@@ -83,6 +87,7 @@ impl Context {
             environment,
             loaded,
             wrong,
+            patience: job_part::patience(),
         }
     }
 
@@ -143,6 +148,11 @@ fn job_number(hook: &str) -> Option<String> {
     }
     tell::log(hook, &format!("SLURM_JOB_ID={id}: not a job's number"));
     None
+}
+
+/// The job's user, as slurmd tells a Prolog and an Epilog.
+fn job_user() -> Option<u32> {
+    variable("SLURM_JOB_UID")?.parse().ok()
 }
 
 /// The tag under which a job's part is reserved.

@@ -9,6 +9,7 @@ use getgpu_linux::{Stat, procfs, sys};
 use getgpu_lock::{HolderArgs, Role, ownership_proof};
 use getgpu_model::{Failure, Job, Kind};
 
+use super::job_part::{self, Search};
 use super::locked_file::IfLocked;
 use super::mark::{self, JobMark};
 use super::{Context, ended, job_number, part, tag, tell, variable};
@@ -120,12 +121,16 @@ fn clear_old(context: &Context, own: &str) {
     }
     let running = jobs_with_step();
     let is_over = |job: &String| job != own && !running.contains(job);
-    for job in ended.iter().filter(|job| is_over(job)) {
+    let mut ended: Vec<&String> = ended.iter().filter(|job| is_over(job)).collect();
+    // One that uses all patience is not the first in each prolog.
+    let first = std::process::id() as usize % ended.len().max(1);
+    ended.rotate_left(first);
+    for job in ended {
         // An epilog that still runs does it itself.
         clear_ended(context, job, IfLocked::LeaveIt);
     }
     for job in reserved.into_iter().filter(is_over) {
-        if ended::release(context, &job).is_ok() {
+        if job_part::give_up(context, &job, None, Search::Once).is_ok() {
             let text = format!("{}: released, its job has ended", tag(&job));
             tell::log("prolog", &text);
         }
@@ -153,7 +158,8 @@ fn jobs_with_old_reservation(context: &Context, old: Duration) -> BTreeSet<Strin
     };
     let mut youngest: BTreeMap<String, u64> = BTreeMap::new();
     let is_part = |args: &HolderArgs| args.job_of_part().is_some();
-    for holder in ownership_proof::reservations(&lock_file, None, &is_part) {
+    let found = ownership_proof::search(&lock_file, None, &context.patience, &is_part);
+    for holder in found.proven {
         if let Some(job) = holder.args.job_of_part() {
             let start = youngest.entry(job.to_owned()).or_default();
             *start = (*start).max(holder.start);

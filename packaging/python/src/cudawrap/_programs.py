@@ -8,7 +8,6 @@ from __future__ import annotations
 import functools
 import importlib.metadata
 import os
-import signal
 import subprocess
 import sys
 import warnings
@@ -18,6 +17,8 @@ from pathlib import Path
 from ._errors import CudawrapWarning, ProgramMissing, failure, read
 
 SITE_DIRECTORIES = ("/usr/bin", "/usr/local/bin")
+# Names the descriptor on which getgpu writes its exit status.
+_STATUS_FD = "GETGPU_STATUS_FD"
 _warned: set[str] = set()
 
 
@@ -67,19 +68,26 @@ def getgpu(
 ) -> str:
     """Calls getgpu and gives its output; what it says besides becomes a warning, once for each text."""
     search = None if environment is None else environment.get("PATH")
-    done = subprocess.run(
-        [find("getgpu", search), *arguments],
-        env=environment,
-        stdin=subprocess.DEVNULL,
-        capture_output=True,
-        encoding="utf-8",
-        errors="replace",
-        check=False,
-    )
-    if done.returncode != 0:
-        raise failure(done.returncode, done.stderr)
+    reader, writer = os.pipe()
+    try:
+        done = subprocess.run(
+            [find("getgpu", search), *arguments],
+            env={**(os.environ if environment is None else environment), _STATUS_FD: str(writer)},
+            pass_fds=[writer],
+            stdin=subprocess.DEVNULL,
+            capture_output=True,
+            encoding="utf-8",
+            errors="replace",
+            check=False,
+        )
+        status = _told(reader, done.returncode)
+    finally:
+        os.close(reader)
+        os.close(writer)
+    if status != 0:
+        raise failure(status, done.stderr)
     if wants_output and not done.stdout.strip():
-        # With SIGCHLD ignored each status is 0.
+        # It was killed, and the program has reaped it.
         raise failure(0, done.stderr)
     for line in read(done.stderr).lines:
         # How long the call waited is no warning.
@@ -89,6 +97,19 @@ def getgpu(
     return done.stdout
 
 
+def _told(reader: int, waited: int) -> int:
+    """The exit status that getgpu has written before it exited.
+
+    wait(2) tells none where the program reaps its children in a handler of SIGCHLD, or ignores that signal:
+    subprocess gives 0 then. An older getgpu of the site writes nothing.
+    """
+    os.set_blocking(reader, False)
+    try:
+        return int(os.read(reader, 16))
+    except (BlockingIOError, ValueError):
+        return waited
+
+
 def _level() -> int:
     """How many calls above `warnings.warn` the first one is that is not of this package."""
     level, frame = 1, sys._getframe(1)
@@ -96,8 +117,3 @@ def _level() -> int:
     while frame.f_back is not None and f"{frame.f_globals.get('__name__')}.".startswith(f"{__package__}."):
         level, frame = level + 1, frame.f_back
     return level
-
-
-def hides_status() -> bool:
-    """Whether SIGCHLD is ignored, so that the kernel keeps no exit status and subprocess gives 0 for each (wait(2))."""
-    return signal.getsignal(signal.SIGCHLD) is signal.SIG_IGN

@@ -1,6 +1,7 @@
 //! What of a listing is shown and how: some of the devices, JSON, CSV, the queue, a table
 //! for a terminal.
 
+use getgpu_tests::wrapped::put;
 use getgpu_tests::{OTHER, bytes, listing, root};
 use harness::{Sandbox, Terminal, skip, wait};
 
@@ -197,6 +198,42 @@ fn an_index_releases_what_has_it_in_the_list() {
     other.refuses(1, "no reservation of yours");
     sandbox.ask("--release 2").exits(0);
     sandbox.assert_clean();
+}
+
+/// A name that is a formula, turns round what follows, has letters that nobody sees, and drives a
+/// terminal.
+#[test]
+fn no_name_is_a_formula_or_hidden() {
+    let sandbox = Sandbox::new("h200x1");
+    let name = "=1+1\u{202e}\u{200b}\u{9b}";
+    put(&sandbox, &sandbox.path("work").join(name), "sim-cuda");
+    let command = |wait: &str| {
+        let cudawrap = sandbox.words(&format!("cudawrap {wait} --"));
+        cudawrap
+            .args([&format!("./{name}"), "--run", "forever"])
+            .spawn()
+    };
+    let _runs = command("-q");
+    sandbox.until_running(1);
+    let _waits = command("--wait");
+    wait::until("one waits", || listing::waiting(&sandbox) == 1);
+    let shown = "=1+1\\u{202e}\\u{200b}\\u{9b}";
+    let says = |words: &str, part: &str| {
+        let said = sandbox.ask(words);
+        said.exits(0).shows(part);
+        let is_hidden = |c| matches!(c, '\u{202e}' | '\u{200b}' | '\u{9b}');
+        assert!(!said.stdout.contains(is_hidden), "{words}: {said:#?}");
+    };
+    // Cut to the column.
+    says("--list", "=1+1\\u{202e}\\u{200b}");
+    says("--list --format csv", &format!(",'{shown},"));
+    says("--list --json", "=1+1\\u202e\\u200b\\u009b\"");
+    says("--list --format prometheus", "getgpu_device_held");
+    says("--queue", &format!("-- ./{shown} "));
+    says("--queue --json", "./=1+1\\u202e\\u200b\\u009b ");
+    let listed = listing::json(&sandbox);
+    let holder = &listing::devices(&listed)[0]["holders"][0];
+    assert_eq!(holder["program"], name, "a reader of JSON has it as it is");
 }
 
 /// What `getgpu --list` shows on a terminal with so many columns.

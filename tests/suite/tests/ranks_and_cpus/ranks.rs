@@ -44,6 +44,33 @@ fn every_rank_has_its_block_of_the_grant() {
     assert_eq!(said, [line, "", "", "", "", ""], "once");
 }
 
+/// All of them may run near two of the four devices only.
+#[test]
+fn ranks_that_are_not_even_use_every_device_as_it_is_printed() {
+    let gpus = |cpus| format!("[[gpu]]\nmodel = 'A100-SXM4-80GB'\ncount = 2\ncpus = '{cpus}'\n");
+    let node = format!("driver = '550.54.15'\n{}{}", gpus(0), gpus(1));
+    let sandbox = Sandbox::new(&node);
+    let grant = sandbox.uuids().join(",");
+    let near = |local: usize| {
+        let variable = "OMPI_COMM_WORLD";
+        let variables = format!("{variable}_LOCAL_RANK={local} {variable}_LOCAL_SIZE=5");
+        let program = format!("sim-cuda --run forever --shared --tag {local}");
+        let line =
+            format!("{variables} {variable}_RANK={local} taskset -c 0 cudawrap -- {program}");
+        sandbox.words(&line).visible(&grant).spawn()
+    };
+    // One after the other, so that each finds those before it in their places.
+    let start = |local: usize| {
+        let rank = near(local);
+        sandbox.until_running(local + 1);
+        rank
+    };
+    let ranks: Vec<Running> = (0..5).map(start).collect();
+    assert_eq!(counts(&sandbox), [2, 1, 1, 1]);
+    let line = "cudawrap: 5 ranks on 4 devices: 2, 1, 1, 1 of them on each\n";
+    assert_eq!(ranks[0].stderr(), line);
+}
+
 /// By its UUID, for which NVML is not asked.
 #[test]
 fn ranks_share_a_mig_device_that_is_named_alone() {
@@ -140,6 +167,13 @@ fn the_program_sees_its_own_device_or_more() {
                 "a program that takes cuda:LOCAL_RANK would use another rank's device",
             )
             .mentions("hint: --visible all: ");
+        // More ranks than devices: some have no cuda:LOCAL_RANK.
+        for few in [&uuids[..2], &uuids[..1]] {
+            let torchrun = format!("LOCAL_RANK={local} LOCAL_WORLD_SIZE=4 cudawrap --visible all");
+            let refused = sandbox.words(&format!("{torchrun} -- true"));
+            let why = "--visible all: a program that takes cuda:LOCAL_RANK finds no device in some ranks: 4 ranks on ";
+            refused.visible(few.join(",")).run().refuses(125, why);
+        }
         // The list as it is, also in its form.
         assert_eq!(see(local, &["--visible", "all"], Some(&grant)), uuids);
         let other = see(local, &["--visible=all"], Some("3,1,0,2"));

@@ -9,3 +9,4 @@
 mod lock_attacks;
 mod lock_file;
 mod planted_files;
+mod strangers;

@@ -8,6 +8,7 @@ mod job_shares;
 mod preemption;
 mod prolog_epilog;
 mod prolog_failures;
+mod strangers;
 mod task_calls;
 mod task_epilog;
 mod task_prolog;

@@ -46,7 +46,7 @@ fn a_job_promised_a_part_in_vain_is_marked_until_its_epilog() {
     quiet(hook(&sandbox, "prolog", "", &job(1), ""));
     assert_eq!(sandbox.beside_lock(), [mark(0)]);
     let meta = fs::metadata(sandbox.path("run").join(mark(0))).unwrap();
-    assert_eq!((meta.uid(), meta.len(), meta.mode() & 0o777), (0, 0, 0o644));
+    assert_eq!((meta.uid(), meta.len(), meta.mode() & 0o777), (0, 0, 0o600));
     quiet(epilog(&sandbox, &job(0)));
     assert!(sandbox.beside_lock().is_empty());
     // Another prolog clears it once the job has no step here and the mark is old, not
