@@ -11,7 +11,7 @@ use super::kept::Keeper;
 use super::ownership_proof::{HolderProcess, locks_of, shown_in};
 use super::{Held, Level, LockFile, OfdLock, Side, Span, occupancy};
 use getgpu_linux::{
-    Range, Stat,
+    Process, Range, Stat,
     procfs::{self, ancestry, namespaces},
 };
 use getgpu_model::{Failure, Job, UNITS, Units};
@@ -73,15 +73,21 @@ impl Holder {
 }
 
 /// The process that a reservation is shown with, and its name: the process that it is held for, or
-/// else its caller. The caller may say less, as Slurm's hook does for a task.
+/// else its caller, which may say less, as Slurm's hook does for a task. Where both have exited,
+/// it is a process that keeps the reservation now.
 pub fn stands_for(args: &HolderArgs) -> (i32, String) {
-    let held = args
-        .held_for()
-        .filter(|process| process.pid != args.caller.pid)
-        .filter(|process| Stat::runs(process.pid, process.start))
-        .and_then(|process| Stat::read(process.pid));
-    let (pid, comm) = held.map_or((args.caller.pid, args.caller.name.clone()), |held| {
-        (held.pid, held.comm)
+    let running = |process: &Process| {
+        let stat = Stat::read(process.pid).filter(Stat::alive);
+        stat.filter(|stat| stat.start == process.start)
+    };
+    let held = args.held_for().and_then(running);
+    // The start of a keeper is not known: it is known again by its name.
+    let keeper = args.keeper.as_ref().and_then(|keeper| {
+        Stat::read(keeper.pid).filter(|stat| stat.alive() && stat.comm == keeper.name)
+    });
+    let shown = held.or_else(|| running(&args.caller)).or(keeper);
+    let (pid, comm) = shown.map_or((args.caller.pid, args.caller.name.clone()), |stat| {
+        (stat.pid, stat.comm)
     });
     (pid, procfs::program_name(pid, &comm))
 }
