@@ -257,30 +257,30 @@ fn holders_of(
                 holders.push(holder(lock_file, span, side, uid, &stat));
             }
         }
-        // Root may read the locks of every process, and so need not trust the byte.
+        for known in &holders {
+            uids.retain(|uid| known.uid != Some(*uid));
+        }
         let unsigned = holders.is_empty() && uids.is_empty();
-        if (forged || unsigned) && namespaces::is_host_root() {
-            uids.clear();
-            let all = procfs::pids().into_iter();
-            let holding = all.filter(|pid| !units_of(lock_file, *pid, side, span).is_empty());
-            for stat in holding.filter_map(Stat::read) {
-                let Some(euid) = procfs::euid(stat.pid) else {
-                    continue;
-                };
-                if holders
-                    .iter()
-                    .all(|known: &Holder| known.pid != Some(stat.pid))
-                {
-                    let uid = namespaces::host_uid(euid);
-                    holders.push(holder(lock_file, span, side, uid, &stat));
-                }
+        let is_root = namespaces::is_host_root();
+        let unreliable = forged || unsigned;
+        for stat in found_by_locks(lock_file, span, side, &uids, unreliable) {
+            let Some(euid) = procfs::euid(stat.pid) else {
+                continue;
+            };
+            let uid = namespaces::host_uid(euid);
+            let is_known = |known: &Holder| known.pid == Some(stat.pid);
+            if !holders.iter().any(is_known) {
+                holders.push(holder(lock_file, span, side, uid, &stat));
             }
+            // It may run under another uid than the one that signed (sudo).
+            uids.retain(|other| !is_root && *other != uid);
+        }
+        if unreliable && is_root {
+            uids.clear();
         }
     }
     for known in &holders {
-        if let Some(uid) = known.uid {
-            uids.remove(&uid);
-        }
+        uids.retain(|uid| known.uid != Some(*uid));
     }
     holders.extend(
         uids.into_iter()
@@ -291,6 +291,44 @@ fn holders_of(
         only.share = only.share.or(Some(units as f64 / UNITS as f64));
     }
     Ok(holders)
+}
+
+/// Who shows the locks where the bytes do not lead to a process that has them: the one that signed
+/// has exited, and others have inherited its descriptors. Of those with the same locks the oldest.
+/// A user may read those of the user's own processes. Root may read all, and need not trust bytes
+/// that are `unreliable`.
+fn found_by_locks(
+    lock_file: &LockFile,
+    span: Span,
+    side: Side,
+    unexplained: &BTreeSet<u32>,
+    unreliable: bool,
+) -> Vec<Stat> {
+    let own = nix::unistd::geteuid().as_raw();
+    let is_root = namespaces::is_host_root();
+    let is_asked = if is_root {
+        unreliable || !unexplained.is_empty()
+    } else {
+        unexplained.contains(&namespaces::host_uid(own))
+    };
+    if !is_asked {
+        return Vec::new();
+    }
+    let pids = procfs::pids().into_iter();
+    let pids = pids.filter(|pid| is_root || procfs::may_be_of(*pid, own));
+    let mut found: Vec<(Units, Stat)> = Vec::new();
+    for pid in pids {
+        let units = units_of(lock_file, pid, side, span);
+        let Some(stat) = Stat::read(pid).filter(|_| !units.is_empty()) else {
+            continue;
+        };
+        match found.iter_mut().find(|(known, _)| *known == units) {
+            Some((_, known)) if stat.start < known.start => *known = stat,
+            Some(_) => {}
+            None => found.push((units, stat)),
+        }
+    }
+    found.into_iter().map(|(_, stat)| stat).collect()
 }
 
 fn holder(lock_file: &LockFile, span: Span, side: Side, uid: u32, stat: &Stat) -> Holder {
