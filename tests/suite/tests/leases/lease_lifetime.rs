@@ -159,3 +159,27 @@ ctypes.CDLL(None).pthread_exit(None)\"";
         wait::until("it is free", || !sandbox.locked());
     }
 }
+
+/// Another user may not read who has the descriptors: NVML shows who uses the device.
+#[test]
+fn the_list_names_what_nvml_shows_to_another_user() {
+    if skip::lacks(&[skip::Need::Root, skip::Need::HostPids]) {
+        return;
+    }
+    let sandbox = Sandbox::new("h200x1");
+    let script = "cudawrap -- sh -c 'sim-cuda --until-file go & exit'";
+    let out = std::fs::File::create(sandbox.path("out")).unwrap();
+    let command = sandbox.shell("bash", script);
+    let command = command.stdout(out.try_clone().unwrap()).stderr(out);
+    command.uid(getgpu_tests::OTHER).spawn().wait().exits(0);
+    sandbox.until_running(1);
+    let listed = sandbox.ask_as(1002, "--list --json");
+    let listed = serde_json::from_str(&listed.stdout).unwrap();
+    let holder = &listing::device(&listed, &sandbox.uuids()[0])["holders"][0];
+    assert_eq!(
+        (&holder["kind"], &holder["program"]),
+        (&"lease".into(), &"sim-cuda".into())
+    );
+    sandbox.file("work/go", "", 0o644);
+    wait::until("it is free", || !sandbox.locked());
+}
