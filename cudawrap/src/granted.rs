@@ -8,7 +8,7 @@ use getgpu_choose::{
     Basis, Cover, MARGIN, Offer, Portion, Rejected, Request, choice::device_claim,
 };
 use getgpu_linux::{
-    Stat,
+    Range, Stat,
     procfs::{ancestry, namespaces},
 };
 use getgpu_lock::{
@@ -24,6 +24,10 @@ use crate::lease::Lease;
 /// How long a part of a device is tried again while others take theirs.
 const PATIENCE: Duration = Duration::from_millis(200);
 const PAUSE: Duration = Duration::from_micros(200);
+/// How long a reservation inside this call's own may take to linger, and how often that is looked
+/// at.
+const NOTICE: Duration = Duration::from_millis(300);
+const BETWEEN_LOOKS: Duration = Duration::from_millis(2);
 
 /// What became of named devices.
 pub enum Named {
@@ -53,6 +57,7 @@ pub fn lease(
             (Named::Taken(..), _) if !looked => {
                 looked = true;
                 wait_for_ending(call.lock_file, devices);
+                wait_for_lingering(call, request, devices)?;
             }
             _ => return Ok(named),
         }
@@ -75,6 +80,43 @@ fn wait_for_ending(lock_file: &LockFile, devices: &[Device]) {
             std::thread::sleep(PAUSE);
         }
     }
+}
+
+/// Waits for reservations inside the one that the devices were to be leased under, as a call outside
+/// does: while they linger, and for a moment in which they may begin to.
+fn wait_for_lingering(
+    call: &CudawrapCall<'_>,
+    request: &Request,
+    devices: &[Device],
+) -> Result<(), Failure> {
+    let Some(pid) = holder(request) else {
+        return Ok(());
+    };
+    let spans: Vec<Span> = devices.iter().map(|d| Span::of(&d.uuid)).collect();
+    let locks = ownership_proof::locks_of(pid);
+    let is_inner = |span: &Span| {
+        !ownership_proof::shown_in(&locks, call.lock_file, span.inner_reservation()).is_empty()
+    };
+    if spans.iter().any(is_inner) {
+        // There is one level: nothing is inside it.
+        return Ok(());
+    }
+    let probe = call.lock_file.open()?;
+    let any = |region: fn(Span) -> Range| {
+        let mut spans = spans.iter();
+        spans.try_fold(false, |found, span| {
+            let held = occupancy::any_held(&probe, &Units::whole(), region(*span))?;
+            Ok::<_, Failure>(found || held)
+        })
+    };
+    let (began, mut limit) = (Instant::now(), NOTICE);
+    while began.elapsed() < limit && any(Span::inner_reservation)? {
+        if any(Span::inner_lingering)? {
+            limit = call.settings.linger + MARGIN;
+        }
+        std::thread::sleep(BETWEEN_LOOKS);
+    }
+    Ok(())
 }
 
 /// The holder of the reservation that the devices were to be leased under.

@@ -19,6 +19,7 @@ use crate::launch::{fail, launch, log_refusal};
 use crate::lease_choice::lease;
 use crate::locate_program;
 use crate::options::{self, CudawrapOptions, Wanted};
+use crate::ranks::waiting::WaitOrigin;
 use crate::{auto, clearing, mps, ranks};
 
 /// Runs with all arguments, the program's name included; returns the exit status if the
@@ -61,7 +62,11 @@ fn become_program(options: &CudawrapOptions, diag: &Diag) -> Result<Infallible, 
 fn prepare(options: &CudawrapOptions, program: &Path, diag: &Diag) -> Result<LaunchSpec, Failure> {
     let (began, environment) = (Instant::now(), Environment::of_process());
     let loaded = settings(options, &environment, program, diag)?;
-    let (rank, settings) = ranks::of_process(&loaded.settings)?;
+    let wait = match options.choices.first_of(&["wait"]) {
+        Some(_) => WaitOrigin::Typed,
+        None => WaitOrigin::Setting,
+    };
+    let (rank, settings) = ranks::of_process(&loaded.settings, wait)?;
     let settings = &*settings;
     let is_ignored = options.typed.choosing.ignore_grant || options::grant_ignored()?;
     let request = Request::new(settings, &environment, GrantUse::of_option(is_ignored))?;

@@ -255,3 +255,14 @@ fn equal_requests_for_a_grant_at_one_instant_all_get_it() {
         sandbox.ask("--release-all").exits(0);
     }
 }
+
+/// What lingers inside a script's own hold is waited for, as it is outside.
+#[test]
+fn a_lease_waits_for_what_lingers_inside_its_own_hold() {
+    let sandbox = Sandbox::new("gpus4");
+    let script = "export CUDA_VISIBLE_DEVICES=$(getgpu -q -n 2 --hold); \
+        for i in 1 2; do CUDA_VISIBLE_DEVICES=$(getgpu) sim-cuda --run 0.5 & done; wait; \
+        cudawrap -n 2 -- true";
+    sandbox.shell("bash", script).run().exits(0);
+    free_again(&sandbox);
+}
