@@ -9,6 +9,8 @@ use nix::sys::signal::{Signal, kill};
 use nix::sys::wait::{WaitPidFlag, WaitStatus, waitpid};
 use nix::unistd::Pid;
 
+use crate::procfs::Stat;
+
 /// How long a killed child is waited for. In D state it does not even die.
 const KILLED: Duration = Duration::from_millis(100);
 /// The longest pause between two looks whether a child has exited. A pidfd would tell at
@@ -27,6 +29,21 @@ pub(crate) unsafe fn clone_process(exit_signal: libc::c_int) -> nix::Result<libc
     // promise.
     let pid = unsafe { libc::syscall(libc::SYS_clone, exit_signal, 0, 0, 0, 0) };
     Errno::result(pid).map(|pid| pid as libc::pid_t)
+}
+
+/// Ends this process and goes on in a fork of it, which has used no processor time yet. False if
+/// this is the process that was there before: it has several threads, or could not fork.
+pub fn go_on_in_fork() -> bool {
+    let own = Stat::read(std::process::id() as i32);
+    if own.is_none_or(|own| own.threads != 1) {
+        return false;
+    }
+    // SAFETY: this process has one thread, as it was just read, and starts none meanwhile.
+    match unsafe { clone_process(libc::SIGCHLD) } {
+        Ok(0) => true,
+        Ok(_) => crate::sys::end(0),
+        Err(_) => false,
+    }
 }
 
 /// Waits for a child of either kind; its exit status, -1 if a signal ended it or it is no

@@ -25,7 +25,7 @@ pub mod unseen_child;
 
 pub use blocked_signals::BlockedSignals;
 pub use byte_range::Range;
-pub use child::{kill_and_reap, reap};
+pub use child::{go_on_in_fork, kill_and_reap, reap};
 pub use detached::{ChildUser, LOCK_FD, STARTER_FD};
 pub use installed::{can_run, sibling};
 pub use package_mark::PackageMark;

@@ -15,6 +15,20 @@ pub const OPTION: &str = "--holder";
 /// not among the options, so that no option can turn a reservation into a lease.
 pub const LEASE_WORD: &str = "--as-lease";
 
+/// The key of the word that a holder writes over while it runs, so that its value always has
+/// the same length.
+pub const KEEPER: &str = "keeper";
+
+/// As long as a process id of seven digits and a name of 15 bytes in parentheses.
+const KEEPER_LENGTH: usize = 24;
+
+/// The value of the word [`KEEPER`].
+pub fn keeper_text(keeper: Option<&Process>) -> String {
+    let text = keeper.map(|process| format!("{}({})", process.pid, process.name));
+    let text = text.filter(|text| text.len() <= KEEPER_LENGTH);
+    format!("{:KEEPER_LENGTH$}", text.unwrap_or_default())
+}
+
 /// What a reservation is. Words on the holder's command line tell it that no option can write, and
 /// never its tag, which is only a name.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
@@ -91,6 +105,15 @@ pub struct HolderArgs {
     /// The name that listings show, if that is another one. `--tag` and `--release` do not find the
     /// reservation by it.
     pub label: Option<String>,
+    /// How long it outlasts the last of the programs that the process of a hold has left behind.
+    pub linger_after_hold: Duration,
+    /// Variables, besides CUDA_VISIBLE_DEVICES, that had the UUID of a device before it was
+    /// printed: what has them was not told it by this reservation.
+    pub told_before: Vec<String>,
+    /// The site's own programs that run beside the others and never use CUDA.
+    pub background: Vec<String>,
+    /// A process that keeps the reservation now, as its holder has found; the start is not known.
+    pub keeper: Option<Process>,
 }
 
 /// The name of a reservation.
@@ -119,6 +142,7 @@ impl HolderArgs {
                 words.push(format!("hold={}({})", process.pid, process.name));
                 words.push(format!("hold-start={}", process.start));
                 words.extend(longest.map(|longest| format!("longest={}", longest.as_secs_f64())));
+                words.push(format!("linger={}", self.linger_after_hold.as_secs_f64()));
             }
             Until::Released => words.push("hold=0()".into()),
         }
@@ -140,6 +164,15 @@ impl HolderArgs {
             words.extend([format!("tag={}", tag.name), format!("asked={}", tag.asked)]);
         }
         words.extend(self.label.as_ref().map(|label| format!("label={label}")));
+        for (key, names) in [
+            ("told", &self.told_before),
+            ("background", &self.background),
+        ] {
+            if !names.is_empty() {
+                words.push(format!("{key}={}", names.join(",")));
+            }
+        }
+        words.push(format!("{KEEPER}={}", keeper_text(self.keeper.as_ref())));
         words
             .into_iter()
             .filter_map(|word| CString::new(word).ok())
@@ -185,6 +218,15 @@ impl HolderArgs {
                 asked: words.find("asked").unwrap_or_default().into(),
             }),
             label: words.find("label").map(str::to_owned),
+            linger_after_hold: words
+                .find("hold")
+                .and_then(|_| words.seconds("linger"))
+                .unwrap_or_default(),
+            told_before: words.list("told"),
+            background: words.list("background"),
+            keeper: words
+                .find(KEEPER)
+                .and_then(|text| process(text.trim_end(), 0)),
             devices: words.devices,
             until,
         })
@@ -271,6 +313,13 @@ impl<'a> DeviceWords<'a> {
     /// The whole number under a key, 0 without it; none if it is no number.
     fn number(&self, key: &str) -> Option<u64> {
         self.find(key).map_or(Some(0), |text| text.parse().ok())
+    }
+
+    /// The names under a key.
+    fn list(&self, key: &str) -> Vec<String> {
+        let names = self.find(key).unwrap_or_default().split(',');
+        let names = names.filter(|name| !name.is_empty());
+        names.map(str::to_owned).collect()
     }
 
     /// The duration under a key.

@@ -22,8 +22,19 @@ fn what_is_written_is_read_back() {
         }),
         grant: vec![uuid.clone(), uuid.clone()],
         granted: true,
-        until,
         label: Some("night-7".into()),
+        linger_after_hold: if matches!(until, Until::Over(..)) {
+            Duration::from_secs(2)
+        } else {
+            Duration::ZERO
+        },
+        told_before: vec!["NVIDIA_VISIBLE_DEVICES".into(), "d".into()],
+        background: vec!["agentd".into()],
+        keeper: Some(Process {
+            start: 0,
+            ..process(4194304, "a (name) of 15b")
+        }),
+        until,
         tag: Some(Tag {
             name: "slurm-7".into(),
             asked: "1f".into(),

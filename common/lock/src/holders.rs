@@ -8,10 +8,11 @@ use serde::Serialize;
 
 use super::holder_args::{HolderArgs, Until};
 use super::kept::Keeper;
+use super::locks_shown::found_by_locks;
 use super::ownership_proof::{HOLDER_NAME, HolderProcess, locks_of, shown_in};
 use super::{Held, Level, LockFile, OfdLock, Side, Span, occupancy};
 use getgpu_linux::{
-    Range, Stat,
+    Process, Range, Stat,
     procfs::{self, ancestry, namespaces},
 };
 use getgpu_model::{Failure, Job, UNITS, Units};
@@ -74,8 +75,9 @@ impl Holder {
 }
 
 /// The process that a reservation is shown with, and its name: the process that it is held for, or
-/// else its caller. The caller may say less, as Slurm's hook does for a task. Where the holder's words
-/// name another user's process it is the holder itself: its user may have written them.
+/// else its caller, which may say less, as Slurm's hook does for a task. Where both have exited,
+/// it is a process that keeps the reservation now. Where the holder's words name another user's
+/// process it is the holder itself: its user may have written them.
 pub fn stands_for(holder: &HolderProcess) -> (i32, String) {
     let (pid, name) = named_by(&holder.args);
     if holder.confirms(pid) {
@@ -86,13 +88,18 @@ pub fn stands_for(holder: &HolderProcess) -> (i32, String) {
 }
 
 fn named_by(args: &HolderArgs) -> (i32, String) {
-    let held = args
-        .held_for()
-        .filter(|process| process.pid != args.caller.pid)
-        .filter(|process| Stat::runs(process.pid, process.start))
-        .and_then(|process| Stat::read(process.pid));
-    let (pid, comm) = held.map_or((args.caller.pid, args.caller.name.clone()), |held| {
-        (held.pid, held.comm)
+    let running = |process: &Process| {
+        let stat = Stat::read(process.pid).filter(Stat::alive);
+        stat.filter(|stat| stat.start == process.start)
+    };
+    let held = args.held_for().and_then(running);
+    // The start of a keeper is not known: it is known again by its name.
+    let keeper = args.keeper.as_ref().and_then(|keeper| {
+        Stat::read(keeper.pid).filter(|stat| stat.alive() && stat.comm == keeper.name)
+    });
+    let shown = held.or_else(|| running(&args.caller)).or(keeper);
+    let (pid, comm) = shown.map_or((args.caller.pid, args.caller.name.clone()), |stat| {
+        (stat.pid, stat.comm)
     });
     (pid, procfs::program_name(pid, &comm))
 }
@@ -263,31 +270,32 @@ fn holders_of(
                 holders.push(holder(lock_file, span, side, uid, &stat));
             }
         }
-        // Root may read the locks of every process, and so need not trust the byte.
+        for known in &holders {
+            uids.retain(|uid| known.uid != Some(*uid));
+        }
         let unsigned = holders.is_empty() && uids.is_empty();
-        let is_explained = || shown.count() >= units && !forged;
-        if namespaces::is_host_root() && (unsigned || !is_explained()) {
-            for pid in procfs::pids() {
-                let own = units_of(lock_file, pid, side, span);
-                // A child that has inherited a lease holds nothing else.
-                if own.difference(&shown).is_empty() {
-                    continue;
-                }
-                if let (Some(euid), Some(stat)) = (procfs::euid(pid), Stat::read(pid)) {
-                    shown = shown.union(&own);
-                    let uid = namespaces::host_uid(euid);
-                    holders.push(holder(lock_file, span, side, uid, &stat));
-                }
+        // Root may read the locks of every process, and so need not trust bytes that do not explain
+        // what is held.
+        let unreliable = unsigned || forged || shown.count() < units;
+        for (own, stat) in found_by_locks(lock_file, span, side, &uids, unreliable) {
+            // A child that has inherited a lease holds nothing else.
+            if own.difference(&shown).is_empty() {
+                continue;
             }
-            if shown.count() >= units {
-                uids.clear();
+            if let Some(euid) = procfs::euid(stat.pid) {
+                shown = shown.union(&own);
+                let uid = namespaces::host_uid(euid);
+                holders.push(holder(lock_file, span, side, uid, &stat));
+                uids.remove(&uid);
             }
+        }
+        // It may run under another uid than the one that signed (sudo).
+        if namespaces::is_host_root() && shown.count() >= units {
+            uids.clear();
         }
     }
     for known in &holders {
-        if let Some(uid) = known.uid {
-            uids.remove(&uid);
-        }
+        uids.retain(|uid| known.uid != Some(*uid));
     }
     holders.extend(
         uids.into_iter()

@@ -16,6 +16,7 @@ pub mod host_sharing;
 pub mod kept;
 pub mod layout;
 mod lock_file;
+mod locks_shown;
 pub mod occupancy;
 mod ofd_lock;
 pub mod ownership_proof;
@@ -24,7 +25,7 @@ mod side;
 pub mod user_locks;
 
 pub use claim::{Claim, ClaimSpec};
-pub use holder_args::{HolderArgs, LEASE_WORD, OPTION, Role, Tag, Until};
+pub use holder_args::{HolderArgs, KEEPER, LEASE_WORD, OPTION, Role, Tag, Until, keeper_text};
 pub use holders::{Holder, Holdings};
 pub use layout::Span;
 pub use lock_file::{HOST_LOCK, LockFile};

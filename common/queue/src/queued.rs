@@ -155,18 +155,21 @@ mod tests {
         let stat = Stat::read(std::process::id() as i32).unwrap();
         let shown = |words: &[&str]| {
             let words: Vec<String> = words.iter().map(|word| (*word).to_owned()).collect();
-            waits_for(&stat, &words)
+            waits_for(&stat, nix::unistd::geteuid().as_raw(), &words)
         };
-        assert_eq!(
+        let worker = |pid: &str| {
             shown(&[
                 "cudawrap",
                 LEASE_WORKER_OPTION,
-                "77",
+                pid,
                 "/opt/app",
-                "one-thread"
-            ]),
-            (77, "/opt/app".to_owned())
-        );
+                "one-thread",
+            ])
+        };
+        let own = stat.pid;
+        assert_eq!(worker(&own.to_string()), (own, "/opt/app".to_owned()));
+        // A process of nobody is no program of this user's.
+        assert_eq!(worker("-7"), (own, "/opt/app".to_owned()));
         assert_eq!(
             shown(&["getgpu", "--wait"]),
             (stat.pid, "getgpu --wait".into())

@@ -109,7 +109,7 @@ keys! {
         |s| show_or(s.max_hold, show_time), |s, t| s.max_hold = Some(time(t)?);
     policy "max_idle", "how long a device that --hold keeps, or that is leased, may be unused before idle_action; unset: no limit",
         |s| show_or(s.max_idle, show_time), |s, t| s.max_idle = Some(time(t)?);
-    policy "idle_action", "what happens after max_idle, with a warning at 80 %: \"log\" tells the user and the system's log, \"end\" ends the reservation",
+    policy "idle_action", "what happens after max_idle, with a warning at 80 %: \"log\" tells the user and the system's log, \"end\" ends the reservation; a lease is only reported",
         |s| quoted(&s.idle_action), |s, t| s.idle_action = read(t)?;
     policy "max_wait", "the longest time for --wait; unset: no limit",
         |s| show_or(s.max_wait, show_time), |s, t| s.max_wait = Some(time(t)?);
@@ -117,6 +117,8 @@ keys! {
         |s| quoted(&s.log), |s, t| s.log = read(t)?;
     policy "linger", "how long a reservation outlasts the last program that names its device",
         |s| show_time(s.linger), |s, t| s.linger = time(t)?;
+    policy "background_programs", "more names of programs that run in the background and never use CUDA, besides agents and servers such as ssh-agent and tmux: a device is not kept for them, only for what they start",
+        |s| quoted(&s.background_programs), |s, t| s.background_programs = names(t)?;
 }
 
 keys! {

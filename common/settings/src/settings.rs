@@ -89,6 +89,8 @@ pub struct Settings {
     pub reserve_for: Duration,
     /// How long a reservation outlasts its last program while the caller lives.
     pub linger: Duration,
+    /// Names of programs besides the usual agents and servers that keep no device.
+    pub background_programs: Vec<String>,
     /// What becomes of a program whose named device another user has.
     pub when_taken: RunOrFail,
     /// No GPU here.
@@ -157,6 +159,7 @@ impl Default for Settings {
             library: None,
             getgpu: None,
             idle_memory: None,
+            background_programs: Vec::new(),
             ignore_processes: ignored.map(str::to_owned).into(),
             memory_decides: false,
             nvml_timeout: Duration::from_secs(30),

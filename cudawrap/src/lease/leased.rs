@@ -77,6 +77,7 @@ fn lease_named(
     let named = NamedTake {
         lock_file: call.lock_file,
         diag: call.diag,
+        linger: call.settings.linger,
         request,
         devices,
     };

@@ -15,6 +15,8 @@ use std::borrow::Cow;
 use getgpu_model::{Diag, Failure, Kind};
 use getgpu_settings::Settings;
 
+use waiting::WaitOrigin;
+
 /// One rank of a parallel program on this node.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Rank {
@@ -41,16 +43,19 @@ impl Rank {
 /// # Errors
 ///
 /// A variable of a launcher has a value that is no rank.
-pub fn of_process(settings: &Settings) -> Result<(Option<Rank>, Cow<'_, Settings>), Failure> {
+pub fn of_process(
+    settings: &Settings,
+    wait: WaitOrigin,
+) -> Result<(Option<Rank>, Cow<'_, Settings>), Failure> {
     let rank = apply_rank::of_process()?;
-    let settings = waiting::settings(settings, rank.as_ref());
+    let settings = waiting::settings(settings, rank.as_ref(), wait);
     Ok((rank, settings))
 }
 
 /// The same for a linked program, whose user may not know of any of this: invalid values
 /// warn and are ignored.
 pub fn of_linked<'s>(settings: &'s Settings, diag: &Diag) -> (Option<Rank>, Cow<'s, Settings>) {
-    of_process(settings).unwrap_or_else(|failure| {
+    of_process(settings, WaitOrigin::Setting).unwrap_or_else(|failure| {
         diag.warn(&format!("{}: ignored", failure.message));
         (None, Cow::Borrowed(settings))
     })

@@ -13,15 +13,30 @@ use super::{Rank, launchers};
 use crate::call::{CudawrapCall, Origin};
 
 /// The settings of a process that may be a rank with others beside it: then no `wait` of
-/// files and variables applies.
-pub fn settings<'s>(settings: &'s Settings, rank: Option<&Rank>) -> Cow<'s, Settings> {
-    if settings.wait == Wait::NO || !rank.is_some_and(Rank::has_siblings) {
+/// files and variables applies. One that is typed does, unless [`check`] refuses it: in a place
+/// of their own, ranks wait for what is about to end there, as after a restart.
+pub fn settings<'s>(
+    settings: &'s Settings,
+    rank: Option<&Rank>,
+    wait: WaitOrigin,
+) -> Cow<'s, Settings> {
+    let is_typed = wait == WaitOrigin::Typed;
+    if is_typed || settings.wait == Wait::NO || !rank.is_some_and(Rank::has_siblings) {
         return Cow::Borrowed(settings);
     }
     Cow::Owned(Settings {
         wait: Wait::NO,
         ..settings.clone()
     })
+}
+
+/// Where the time to wait comes from.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum WaitOrigin {
+    /// The option of this call.
+    Typed,
+    /// A file or a variable, or none.
+    Setting,
 }
 
 /// Refuses a typed `--wait` of ranks that are more than `devices`, those that they divide,

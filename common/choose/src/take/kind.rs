@@ -42,7 +42,7 @@ pub(crate) enum Way {
 /// What differs between the kinds. Whether it waits in the queue, and what a program does without its
 /// device, is decided by who asks: `queue` and cudawrap.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) struct Rules {
+pub(crate) struct TakeRules {
     /// How it is claimed.
     pub(crate) way: Way,
     /// Whether what is kept for a waiter is left alone. What is named changes nothing for a waiter
@@ -54,7 +54,7 @@ pub(crate) struct Rules {
 }
 
 /// The table, in the order of [`TakeKind`].
-const RULES: [(TakeKind, Rules); 7] = [
+const RULES: [(TakeKind, TakeRules); 7] = [
     (TakeKind::Chosen, row(Way::Acquire, true, true)),
     // It is printed whether or not it is reserved.
     (TakeKind::Index, row(Way::Acquire, false, true)),
@@ -74,8 +74,8 @@ const RULES: [(TakeKind, Rules); 7] = [
     (TakeKind::PartOfOwn, row(Way::Acquire, false, false)),
 ];
 
-const fn row(way: Way, leaves_kept: bool, is_counted: bool) -> Rules {
-    Rules {
+const fn row(way: Way, leaves_kept: bool, is_counted: bool) -> TakeRules {
+    TakeRules {
         way,
         leaves_kept,
         is_counted,
@@ -84,7 +84,7 @@ const fn row(way: Way, leaves_kept: bool, is_counted: bool) -> Rules {
 
 impl TakeKind {
     /// What holds for this kind.
-    pub(crate) const fn rules(self) -> Rules {
+    pub(crate) const fn rules(self) -> TakeRules {
         RULES[self as usize].1
     }
 

@@ -13,8 +13,8 @@ use crate::choice::offer::{Offer, Rejected};
 use crate::ownership::{Basis, Cover};
 use crate::pool::Portion;
 use crate::request::{Granted, Owned};
-use getgpu_linux::Stat;
 use getgpu_linux::procfs::{ancestry, namespaces};
+use getgpu_linux::{Range, Stat};
 use getgpu_lock::{
     Claim, HolderArgs, LockFile, OfdLock, Side, Span, claim::named_lease, holders, occupancy,
     ownership_proof,
@@ -27,6 +27,9 @@ const PAUSE: Duration = Duration::from_micros(200);
 /// How long a reservation that is held for a process that has exited is waited for: its holder ends
 /// as soon as it has a processor.
 const ENDING: Duration = Duration::from_millis(500);
+/// How long a reservation inside the call's own may take to linger, and how often that is looked at.
+const NOTICE: Duration = Duration::from_millis(300);
+const BETWEEN_LOOKS: Duration = Duration::from_millis(2);
 
 /// What became of named devices.
 #[derive(Debug)]
@@ -47,6 +50,8 @@ pub struct NamedTake<'a> {
     pub lock_file: &'a LockFile,
     /// Where a line goes about what is only assumed.
     pub diag: &'a Diag,
+    /// How long reservations outlive their programs.
+    pub linger: Duration,
     /// What is asked for.
     pub request: &'a Granted,
     /// The devices.
@@ -85,6 +90,7 @@ impl NamedTake<'_> {
                 (NamedOutcome::InUse(_), _) if !has_waited => {
                     has_waited = true;
                     self.wait_for_ending();
+                    self.wait_for_lingering(holder)?;
                 }
                 _ => return Ok(outcome),
             }
@@ -152,6 +158,39 @@ impl NamedTake<'_> {
                 std::thread::sleep(PAUSE);
             }
         }
+    }
+
+    /// Waits for reservations inside the one that the devices were to be taken inside of, as a call
+    /// outside does: while they linger, and for a moment in which they may begin to.
+    fn wait_for_lingering(&self, holder: Option<i32>) -> Result<(), Failure> {
+        let Some(pid) = holder else {
+            return Ok(());
+        };
+        let spans: Vec<Span> = self.devices.iter().map(|d| Span::of(&d.uuid)).collect();
+        let locks = ownership_proof::locks_of(pid);
+        let is_inner = |span: &Span| {
+            !ownership_proof::shown_in(&locks, self.lock_file, span.inner_reservation()).is_empty()
+        };
+        if spans.iter().any(is_inner) {
+            // There is one level: nothing is inside it.
+            return Ok(());
+        }
+        let probe = self.lock_file.open()?;
+        let any = |region: fn(Span) -> Range| {
+            let mut spans = spans.iter();
+            spans.try_fold(false, |found, span| {
+                let held = occupancy::any_held(&probe, &Units::whole(), region(*span))?;
+                Ok::<_, Failure>(found || held)
+            })
+        };
+        let (began, mut limit) = (Instant::now(), NOTICE);
+        while began.elapsed() < limit && any(Span::inner_reservation)? {
+            if any(Span::inner_lingering)? {
+                limit = self.linger + ENDING;
+            }
+            std::thread::sleep(BETWEEN_LOOKS);
+        }
+        Ok(())
     }
 }
 

@@ -2,6 +2,7 @@
 //! alone. Its `lock:` lines prove who holds a lock: everything on the lock file itself can
 //! be taken by any user, and these lines cannot be forged.
 
+use super::Stat;
 use super::file::{numbers, whole};
 use crate::byte_range::Range;
 
@@ -37,16 +38,37 @@ pub fn pidfds(pid: &str) -> Vec<i32> {
 
 /// What `of_line` finds in the lines of all open descriptors.
 fn lines<T>(pid: &str, of_line: impl Fn(&str) -> Option<T>) -> Vec<T> {
-    let all = numbers(&format!("/proc/{pid}/fdinfo")).into_iter();
-    let texts = all.filter_map(|number| whole(&format!("/proc/{pid}/fdinfo/{number}")).ok());
+    let directory = format!("/proc/{pid}/fdinfo");
+    let mut found = lines_in(&directory, &of_line);
+    if found.is_empty()
+        && let Some(thread) = thread_of_zombie(pid)
+    {
+        found = lines_in(&format!("/proc/{pid}/task/{thread}/fdinfo"), &of_line);
+    }
+    found
+}
+
+fn lines_in<T>(directory: &str, of_line: &impl Fn(&str) -> Option<T>) -> Vec<T> {
+    let all = numbers(directory).into_iter();
+    let texts = all.filter_map(|number| whole(&format!("{directory}/{number}")).ok());
     texts
         .flat_map(|text| {
             String::from_utf8_lossy(&text)
                 .lines()
-                .filter_map(&of_line)
+                .filter_map(of_line)
                 .collect::<Vec<_>>()
         })
         .collect()
+}
+
+/// A thread that goes on in a process whose first thread has ended: it shows the descriptors, and
+/// the process itself has none any more.
+fn thread_of_zombie(pid: &str) -> Option<i32> {
+    let leader: i32 = pid.parse().ok()?;
+    let stat = Stat::read(leader)?;
+    let is_zombie = stat.state == 'Z' && stat.threads > 1;
+    let threads = is_zombie.then(|| numbers(&format!("/proc/{pid}/task")))?;
+    threads.into_iter().find(|thread| *thread != leader)
 }
 
 /// `lock:  1: OFDLCK ADVISORY  READ -1 fd:01:131 123 456`; the end is `EOF` for a lock to

@@ -41,8 +41,9 @@ pub fn may_be_of(pid: i32, uid: u32) -> bool {
     owner(pid).is_some_and(|owner| owner == uid || owner == 0)
 }
 
-/// The owner of a process's files in /proc, or `None` if it is gone.
-fn owner(pid: i32) -> Option<u32> {
+/// The owner of a process's files in /proc, or `None` if it is gone: root's are those of a process
+/// that its user may not read.
+pub fn owner(pid: i32) -> Option<u32> {
     file::owner(&format!("/proc/{pid}")).ok()
 }
 

@@ -3,8 +3,8 @@
 
 use std::os::fd::{AsFd, OwnedFd};
 
-use getgpu_linux::procfs::fdinfo;
-use getgpu_lock::{HolderArgs, OfdLock, Span};
+use getgpu_linux::procfs::{fdinfo, namespaces};
+use getgpu_lock::{HolderArgs, OfdLock, Side, Span, claim::sign};
 use getgpu_model::{Units, Uuid};
 
 /// The confirmed reservation of some devices.
@@ -29,6 +29,15 @@ impl<'a> HeldLock<'a> {
             devices: &args.devices,
             lock,
             inode,
+        }
+    }
+
+    /// Writes down who holds the devices, where others look for that.
+    pub fn sign_in(&self) {
+        let uid = namespaces::host_uid(nix::unistd::geteuid().as_raw());
+        let pid = namespaces::host_pids().then(|| std::process::id() as i32);
+        for device in self.devices {
+            sign(&self.lock, Side::Reservation, Span::of(device), uid, pid);
         }
     }
 

@@ -7,16 +7,13 @@ use std::io::Read;
 use std::time::{Duration, Instant};
 
 use getgpu_choose::syslog;
-use getgpu_linux::{
-    Stat, detached,
-    procfs::{file, namespaces},
-    sys,
-};
-use getgpu_lock::{HolderArgs, OfdLock, Side, Span, Until, claim::sign, ownership_proof};
+use getgpu_linux::{Stat, detached, procfs::file, sys};
+use getgpu_lock::{HolderArgs, OfdLock, Role, Until, ownership_proof};
 
 use super::backoff;
 use super::exit_watch::ExitWatch;
 use super::held_lock::HeldLock;
+use super::own_process::OwnProcess;
 use super::proc_scanner::ProcScanner;
 use super::process_match::{MatchedProcess, key};
 use super::snapshot::Snapshot;
@@ -29,6 +26,9 @@ const LOOK: Duration = Duration::from_millis(200);
 /// Between two looks at the descendants of a program, at first and at most.
 const FIRST_NOTE: Duration = Duration::from_millis(20);
 const LAST_NOTE: Duration = Duration::from_secs(1);
+
+/// Looks that go on while something runs take one part in so many of a processor.
+const PART_OF_PROCESSOR: u32 = 100;
 
 /// For so long after printing only the caller's programs are looked at.
 const CLOSELY: Duration = Duration::from_millis(20);
@@ -67,38 +67,42 @@ pub fn run(args: &HolderArgs) -> i32 {
     // waits until this end is closed, and then the device is free.
     let mut starter = File::from(sys::own_fd(detached::STARTER_FD));
     let lock = HeldLock::new(args, OfdLock::new(sys::own_fd(detached::LOCK_FD)));
-    sign_in(args, &lock);
+    lock.sign_in();
     let began = sys::boot_time();
     // Without memory or descriptors /proc shows nothing: a reservation in doubt stays.
     file::persist();
     // The processes of this moment, which only the search for a program needs: with a
     // thousand of them the look takes its time.
-    let search = match &args.until {
-        Until::Programs { wait, .. } => Some((
-            ProcScanner::new(args, &lock, *wait),
-            Snapshot::of(args.caller.pid),
-        )),
-        Until::Over(..) | Until::Released => None,
+    let (wait, linger) = match &args.until {
+        Until::Programs { wait, linger } => (*wait, *linger),
+        Until::Over(..) | Until::Released => (Duration::ZERO, args.linger_after_hold),
+    };
+    let is_plain = args.is_plain();
+    let reservation = Reservation {
+        caller: args.caller.pid,
+        lock: &lock,
+        scanner: ProcScanner::new(args, &lock, wait),
+        before: is_plain.then(|| Snapshot::of(args.caller.pid)).flatten(),
+        began,
+        wait,
+        linger,
+        deadline: None,
+        process: OwnProcess::new(&lock),
     };
     if !was_printed(&mut starter) {
         return 0;
     }
     drop(starter);
-    match (&args.until, search) {
-        (Until::Programs { wait, linger }, Some((scanner, before))) => Reservation {
-            caller: args.caller.pid,
-            lock: &lock,
-            scanner,
-            before,
-            began,
-            wait: *wait,
-            linger: *linger,
+    match &args.until {
+        Until::Programs { .. } => reservation.serve(),
+        Until::Over(process, longest) => {
+            let mut process = ExitWatch::new(std::iter::once((process.pid, process.start)));
+            // What is left of a task of Slurm ends with its step.
+            if process.have_exited(*longest) && args.role != Role::Task {
+                reservation.outlive(*longest);
+            }
         }
-        .serve(),
-        (Until::Over(process, longest), _) => {
-            ExitWatch::new(std::iter::once((process.pid, process.start))).have_exited(*longest);
-        }
-        (Until::Released | Until::Programs { .. }, _) => loop {
+        Until::Released => loop {
             nix::unistd::pause();
         },
     }
@@ -107,15 +111,6 @@ pub fn run(args: &HolderArgs) -> i32 {
         syslog::released("getgpu", std::process::id() as i32, text, held);
     }
     0
-}
-
-/// Writes down who holds the devices, where others look for that.
-fn sign_in(args: &HolderArgs, lock: &HeldLock<'_>) {
-    let uid = namespaces::host_uid(nix::unistd::geteuid().as_raw());
-    let pid = namespaces::host_pids().then(|| std::process::id() as i32);
-    for device in &args.devices {
-        sign(&lock.lock, Side::Reservation, Span::of(device), uid, pid);
-    }
 }
 
 /// Reports to the starter, by a byte, that the reservation is held, and waits
@@ -145,15 +140,44 @@ struct Reservation<'a> {
     wait: Duration,
     /// How long it outlasts its last program.
     linger: Duration,
+    /// When it ends whatever runs, since boot.
+    deadline: Option<Duration>,
+    process: OwnProcess<'a>,
 }
 
 impl Reservation<'_> {
     fn serve(mut self) {
-        let mut users = self.wait_for_program();
-        while !users.is_empty() {
+        let users = self.wait_for_program();
+        if !users.is_empty() {
+            self.serve_until_unused(users);
+        }
+    }
+
+    /// The process has exited that the device was held for. What it leaves behind has the device as
+    /// by an ordinary reservation, `longest` in all.
+    fn outlive(mut self, longest: Option<Duration>) {
+        self.deadline = longest.map(|longest| self.began + longest);
+        let found = self.scanner.left_behind();
+        if found != MatchedProcess::default() {
+            self.process.show(found.oldest());
+            self.serve_until_unused(found.users);
+        }
+    }
+
+    fn serve_until_unused(&mut self, mut users: Vec<Stat>) {
+        loop {
             self.await_exit(&users);
             users = self.linger();
+            if users.is_empty() {
+                return;
+            }
         }
+    }
+
+    /// Whether it ends now, whatever runs.
+    fn is_overdue(&self) -> bool {
+        let now = sys::boot_time();
+        self.deadline.is_some_and(|deadline| now >= deadline)
     }
 
     /// Waits until these have exited. Meanwhile their descendants are noted, which a
@@ -161,10 +185,21 @@ impl Reservation<'_> {
     fn await_exit(&mut self, users: &[Stat]) {
         let mut running = ExitWatch::new(users.iter().map(key));
         let mut pause = FIRST_NOTE;
-        while !running.have_exited(Some(pause)) {
+        while !self.is_overdue() && !running.have_exited(Some(pause)) {
+            let before = sys::processor_time();
             self.scanner.note_descendants();
-            pause = (pause * 2).min(LAST_NOTE);
+            let spent = sys::processor_time().saturating_sub(before);
+            pause = (pause * 2).min(LAST_NOTE.max(spent * PART_OF_PROCESSOR));
+            self.process.renew();
         }
+    }
+
+    /// Waits until these, which keep the reservation and are no programs on the device, have
+    /// exited, or until it is time to look for others.
+    fn await_keepers(&mut self, keepers: &[Stat], spent: Duration) {
+        let pause = LOOK.max(spent * PART_OF_PROCESSOR);
+        ExitWatch::new(keepers.iter().map(key)).have_exited(Some(pause));
+        self.process.renew();
     }
 
     /// Waits for the first program; none if the time has run out. A process that has the
@@ -183,12 +218,15 @@ impl Reservation<'_> {
             } else {
                 self.look_for_program(since)
             };
-            if found.kept {
+            let is_kept = !found.keepers.is_empty();
+            if is_kept {
                 deadline = deadline.max(sys::boot_time() + self.linger);
             }
-            if !found.users.is_empty() || (last && !found.kept) {
+            self.process.show(found.oldest());
+            if !found.users.is_empty() || (last && !is_kept) {
                 return found.users;
             }
+            self.process.renew();
         }
     }
 
@@ -215,15 +253,22 @@ impl Reservation<'_> {
     /// it ends.
     fn linger(&mut self) -> Vec<Stat> {
         let (mut began, mut mark) = (Instant::now(), self.lock.mark_lingering());
+        let mut spent = Duration::ZERO;
         let mut found = self.scanner.full();
         loop {
+            if self.is_overdue() {
+                return Vec::new();
+            }
+            self.process.show(found.oldest());
             if !found.users.is_empty() {
                 return found.users;
             }
-            if found.kept {
+            if !found.keepers.is_empty() {
                 mark = None;
-                std::thread::sleep(LOOK);
+                self.await_keepers(&found.keepers, spent);
+                let before = sys::processor_time();
                 found = self.scanner.full();
+                spent = sys::processor_time().saturating_sub(before);
                 continue;
             }
             if mark.is_none() {

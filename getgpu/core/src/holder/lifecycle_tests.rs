@@ -66,12 +66,14 @@ fn what_an_argument_kept_lingers_when_that_is_gone() {
         began: sys::boot_time(),
         wait: Duration::ZERO,
         linger,
+        deadline: None,
+        process: OwnProcess::new(&lock),
     };
     let mut command = std::process::Command::new("sh");
     let command = command.args(["-c", "read line", uuid]);
     let mut keeper = command.stdin(std::process::Stdio::piped()).spawn().unwrap();
     let until = Instant::now() + Duration::from_secs(60);
-    while !reservation.scanner.full().kept {
+    while reservation.scanner.full().keepers.is_empty() {
         assert!(Instant::now() < until, "it keeps nothing");
     }
     let ended = std::thread::spawn(move || {

@@ -1,12 +1,15 @@
 //! The holder: a small process that keeps a reservation for a program that has not
 //! started yet, and for as long as it runs. `start` makes one, `lifecycle` is
-//! what it does, `held_lock` what it holds, `proc_scanner` and `process_match` find its
-//! program.
+//! what it does, `own_process` what it does about itself, `held_lock` what it holds,
+//! `proc_scanner` and `process_match` find its program, and `background` names programs that
+//! never are it.
 
+mod background;
 mod backoff;
 pub mod exit_watch;
 mod held_lock;
 mod lifecycle;
+mod own_process;
 mod proc_scanner;
 mod process_match;
 mod snapshot;

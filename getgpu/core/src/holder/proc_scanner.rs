@@ -13,9 +13,10 @@ use getgpu_linux::{
 };
 use getgpu_lock::{HOLDER_NAME, HolderArgs, HolderProcess};
 
+use super::background::is_background;
 use super::held_lock::HeldLock;
 use super::process_match::{
-    EnvMatch, Evidence, MatchedProcess, ProcessView, counts, find, key, match_value,
+    EnvMatch, Evidence, MatchedProcess, ProcessView, counts, find, is_told, key, match_value,
 };
 
 /// Whether a UUID in an argument of a process keeps the reservation.
@@ -44,10 +45,17 @@ pub struct ProcScanner<'a> {
     rest: Vec<i32>,
     /// How much processor time that look has used.
     rolled: Duration,
+    /// The address of the arguments of the process that the device is held for; 0: there is none,
+    /// or it may not be read.
+    held_arguments: u64,
 }
 
 /// How many of all processes are looked at in one go.
 const AT_ONCE: usize = 32;
+
+/// Pauses while the kernel executes a program, the first and the last of a row that doubles.
+const BETWEEN_LOOKS: Duration = Duration::from_millis(2);
+const LAST_PAUSE: Duration = Duration::from_millis(256);
 
 impl<'a> ProcScanner<'a> {
     /// Remembers, where the device was granted before, which programs run already.
@@ -76,6 +84,43 @@ impl<'a> ProcScanner<'a> {
             next_full: Instant::now(),
             rest: Vec::new(),
             rolled: Duration::ZERO,
+            held_arguments: args
+                .held_for()
+                .and_then(|process| Stat::read(process.pid))
+                .map_or(0, |stat| stat.arg_start),
+        }
+    }
+
+    /// Looks at what the process has left behind that the device was held for, once it has exited:
+    /// at all programs, and at its own forks, which have executed nothing and so do not show what
+    /// they were told. A program that the kernel is just executing shows nothing at all.
+    pub fn left_behind(&mut self) -> MatchedProcess {
+        self.view.left_behind = true;
+        let mut pause = BETWEEN_LOOKS;
+        loop {
+            let all = self.everything();
+            let later = all.iter().map(|(stat, _)| stat);
+            let later = later.filter(|stat| stat.start >= self.args.since && counts(stat));
+            // A fork that still has a shell above it is a sibling, and was told of another device.
+            let is_own = |stat: &Stat| {
+                stat.forked && stat.arg_start != 0 && stat.arg_start == self.held_arguments
+            };
+            let is_orphan = |stat: &Stat| {
+                let parent = all.iter().find(|(parent, _)| parent.pid == stat.ppid);
+                parent.is_none_or(|(parent, _)| parent.arg_start != stat.arg_start)
+            };
+            let forks = later.clone().filter(|stat| is_own(stat) && is_orphan(stat));
+            self.view.seen.extend(forks.map(key));
+            let executing = later.filter(|stat| !stat.exiting && stat.arg_start == 0);
+            // Those that do not let themselves be read belong to root in /proc.
+            let executing = executing
+                .filter(|stat| procfs::owner(stat.pid) == Some(self.uid))
+                .count();
+            if executing == 0 || pause > LAST_PAUSE {
+                return self.full();
+            }
+            std::thread::sleep(pause);
+            pause *= 2;
         }
     }
 
@@ -170,10 +215,10 @@ impl<'a> ProcScanner<'a> {
             let Some(stat) = Stat::read(pid) else {
                 continue;
             };
-            if counts(&stat)
-                && !procfs::is_getgpu_or_cudawrap(pid, &stat.comm)
-                && self.view.seen.insert(key(&stat))
-            {
+            if !counts(&stat) || procfs::is_getgpu_or_cudawrap(pid, &stat.comm) {
+                continue;
+            }
+            if is_background(&stat, &self.args.background) || self.view.seen.insert(key(&stat)) {
                 todo.extend(children(pid));
             }
         }
@@ -280,7 +325,11 @@ impl<'a> ProcScanner<'a> {
         });
         let argument = arguments == ArgumentUse::Counts
             && self.is_named_in(&process_memory::cmdline(stat.pid));
-        let chooses = (argument || environment != EnvMatch::Nothing)
+        let told = block.as_ref().is_some_and(|block| {
+            let mut entries = block.split(|byte| *byte == 0);
+            entries.any(|entry| is_told(entry, self.args))
+        });
+        let chooses = (argument || told || environment != EnvMatch::Nothing)
             && procfs::is_getgpu_or_cudawrap(stat.pid, &stat.comm);
         if chooses && ignores_grant(stat.pid, &block.unwrap_or_default()) {
             return Evidence::default();
@@ -290,6 +339,8 @@ impl<'a> ProcScanner<'a> {
             environment,
             argument,
             chooses,
+            told,
+            background: is_background(stat, &self.args.background),
         }
     }
 

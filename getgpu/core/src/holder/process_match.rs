@@ -43,6 +43,37 @@ pub struct Evidence {
     /// It is getgpu, or cudawrap before its exec: it passes a value on, and is no use of
     /// the device.
     pub chooses: bool,
+    /// A variable besides CUDA_VISIBLE_DEVICES holds the UUID of a reserved device.
+    pub told: bool,
+    /// It is an agent or a server that never uses CUDA itself.
+    pub background: bool,
+}
+
+/// Whether a variable that is not CUDA_VISIBLE_DEVICES tells a process of the reservation: its
+/// value holds the UUID of a device, and not the whole larger grant.
+pub fn is_told(entry: &[u8], args: &HolderArgs) -> bool {
+    let Some(at) = entry.iter().position(|byte| *byte == b'=') else {
+        return false;
+    };
+    let (name, value) = (&entry[..at], &entry[at..]);
+    let holds = |uuid: &Uuid| {
+        let uuid = uuid.as_str().as_bytes();
+        value
+            .windows(uuid.len())
+            .any(|part| part.eq_ignore_ascii_case(uuid))
+    };
+    let has_prefix = |prefix: &[u8; 4]| {
+        value
+            .windows(4)
+            .any(|part| part.eq_ignore_ascii_case(prefix))
+    };
+    // Few variables hold any UUID, and all of many processes are looked at.
+    if name == b"CUDA_VISIBLE_DEVICES" || !(has_prefix(b"GPU-") || has_prefix(b"MIG-")) {
+        return false;
+    }
+    let is_grant = !args.grant.is_empty() && args.grant.iter().all(holds);
+    let before = args.told_before.iter().any(|told| told.as_bytes() == name);
+    !before && !is_grant && args.devices.iter().any(holds)
 }
 
 /// Compares the value of a process's CUDA_VISIBLE_DEVICES with a reservation. A value
@@ -84,6 +115,9 @@ pub struct ProcessView {
     pub settling: u64,
     /// The time, in clock ticks.
     pub now: u64,
+    /// The process that the device was held for has exited: the printed text means this
+    /// reservation wherever a later program has it, since nothing is below that process any more.
+    pub left_behind: bool,
 }
 
 /// What a look at the processes found.
@@ -91,14 +125,24 @@ pub struct ProcessView {
 pub struct MatchedProcess {
     /// The processes that use the device.
     pub users: Vec<Stat>,
-    /// A process keeps the reservation without using the device.
-    pub kept: bool,
+    /// Processes that keep the reservation without using the device.
+    pub keepers: Vec<Stat>,
 }
 
 impl MatchedProcess {
     pub fn join(&mut self, other: Self) {
         self.users.extend(other.users);
-        self.kept |= other.kept;
+        self.keepers.extend(other.keepers);
+    }
+
+    /// The oldest process that keeps the reservation, if any does.
+    pub fn oldest(&self) -> Option<&Stat> {
+        let all = if self.users.is_empty() {
+            &self.keepers
+        } else {
+            &self.users
+        };
+        all.iter().min_by_key(|stat| stat.start)
     }
 }
 
@@ -167,10 +211,13 @@ pub fn find(processes: &[(Stat, Evidence)], view: &ProcessView) -> MatchedProces
     let mut users: Vec<usize> = tree.below(roots.collect()).into_iter().collect();
     users.sort_unstable();
     let users = users.into_iter().map(|place| &processes[place]);
-    let users = users.filter(|(stat, evidence)| counts(stat) && !evidence.chooses);
+    let users =
+        users.filter(|(stat, evidence)| counts(stat) && !evidence.chooses && !evidence.background);
+    let keepers = processes.iter().zip(&roles);
+    let keepers = keepers.filter(|(_, role)| **role == ProcessRole::Keeps);
     MatchedProcess {
         users: users.map(|(stat, _)| stat.clone()).collect(),
-        kept: roles.contains(&ProcessRole::Keeps),
+        keepers: keepers.map(|((stat, _), _)| stat.clone()).collect(),
     }
 }
 
@@ -198,7 +245,7 @@ impl Classifier<'_> {
         let (stat, evidence) = &self.tree.processes[place];
         let view = self.view;
         let names = evidence.own_uid && self.names(place) && !view.had_before(stat);
-        if !counts(stat) || self.belongs_to_other(place) {
+        if !counts(stat) || evidence.background || self.belongs_to_other(place) {
             return ProcessRole::Nothing;
         }
         if evidence.chooses {
@@ -210,6 +257,9 @@ impl Classifier<'_> {
         }
         if names || view.seen.contains(&key(stat)) {
             return ProcessRole::Uses;
+        }
+        if evidence.told && view.began_later(stat) {
+            return ProcessRole::Keeps;
         }
         if !evidence.own_uid || !self.below_caller.contains(&place) {
             return ProcessRole::Nothing;
@@ -226,14 +276,15 @@ impl Classifier<'_> {
         ProcessRole::Nothing
     }
 
-    /// Whether the environment names the device. An index means this reservation below
-    /// the caller only, in a program that began later.
+    /// Whether the environment names the device. An index means this reservation in a program that
+    /// began later, below the caller, or anywhere once the process of a hold has exited.
     fn names(&self, place: usize) -> bool {
         let (stat, evidence) = &self.tree.processes[place];
         match evidence.environment {
             EnvMatch::Device => true,
             EnvMatch::PrintedText => {
-                self.view.began_later(stat) && self.below_caller.contains(&place)
+                let is_near = self.view.left_behind || self.below_caller.contains(&place);
+                self.view.began_later(stat) && is_near
             }
             EnvMatch::Nothing | EnvMatch::Unreadable => false,
         }

@@ -16,6 +16,10 @@ const ARGUMENT: Evidence = Evidence {
     argument: true,
     ..PLAIN
 };
+const TOLD: Evidence = Evidence {
+    told: true,
+    ..PLAIN
+};
 const WAITS: Evidence = Evidence {
     chooses: true,
     ..DEVICE
@@ -27,6 +31,8 @@ const fn of(environment: EnvMatch) -> Evidence {
         environment,
         argument: false,
         chooses: false,
+        told: false,
+        background: false,
     }
 }
 
@@ -109,6 +115,63 @@ fn an_index_counts_below_the_caller_in_later_programs() {
     assert_eq!(users(&all, &view()), [20]);
 }
 
+/// When the process of a hold has exited, nothing is below it.
+#[test]
+fn an_index_counts_anywhere_in_what_a_hold_has_left_behind() {
+    let all = [
+        (stat(20, 1, 210, "app"), TEXT),
+        (stat(30, 1, 150, "older"), TEXT),
+    ];
+    let left_behind = ProcessView {
+        left_behind: true,
+        ..view()
+    };
+    assert_eq!(users(&all, &left_behind), [20]);
+    assert!(users(&all, &view()).is_empty());
+}
+
+/// What an agent starts counts, and so does what it was told to start by a program.
+#[test]
+fn the_children_of_an_agent_count_and_the_agent_does_not() {
+    let agent = Evidence {
+        background: true,
+        ..DEVICE
+    };
+    let all = [
+        (stat(20, 1, 210, "tmux: server"), agent),
+        (stat(21, 20, 220, "bash"), DEVICE),
+        (stat(22, 20, 220, "clock"), PLAIN),
+    ];
+    assert_eq!(users(&all, &view()), [21]);
+}
+
+#[test]
+fn a_variable_tells_a_device_that_it_did_not_hold_before() {
+    let args = HolderArgs {
+        told_before: vec!["OLD".into()],
+        ..reservation(&[1], &[1, 2], "")
+    };
+    let (one, two) = (uuid(1), uuid(2));
+    for (entry, expected) in [
+        (format!("NVIDIA_VISIBLE_DEVICES={one}"), true),
+        (
+            format!(
+                "APPTAINERENV_CUDA_VISIBLE_DEVICES={}",
+                one.as_str().to_lowercase()
+            ),
+            true,
+        ),
+        (format!("d=device={one},x"), true),
+        (format!("d={two}"), false),
+        (format!("ALL={two},{one}"), false),
+        (format!("OLD={one}"), false),
+        (format!("CUDA_VISIBLE_DEVICES={one}"), false),
+        (format!("{one}"), false),
+    ] {
+        assert_eq!(is_told(entry.as_bytes(), &args), expected, "{entry}");
+    }
+}
+
 #[test]
 fn a_device_counts_wherever_it_is_named_and_so_do_descendants() {
     let all = [
@@ -161,16 +224,23 @@ fn holders_zombies_and_other_users_never_count() {
 fn what_keeps_a_reservation_is_no_use_of_it() {
     let caller = || (stat(10, 1, 100, "bash"), PLAIN);
     let kept = |process| find(&[caller(), process], &view());
-    let keeps = MatchedProcess {
-        kept: true,
+    let keeps = |stat: Stat| MatchedProcess {
+        keepers: vec![stat],
         ..MatchedProcess::default()
     };
-    assert_eq!(kept((stat(20, 10, 210, "docker"), ARGUMENT)), keeps);
-    assert_eq!(kept((stat(20, 10, 210, "cudawrap"), WAITS)), keeps);
-    assert_eq!(kept((stat(20, 1, 210, "getgpu"), WAITS)), keeps);
     let mut executed = stat(10, 1, 100, "docker");
     executed.arg_start = 7;
-    assert_eq!(find(&[(executed, ARGUMENT)], &view()), keeps);
+    for (keeper, evidence) in [
+        (stat(20, 10, 210, "docker"), ARGUMENT),
+        (stat(20, 10, 210, "cudawrap"), WAITS),
+        (stat(20, 1, 210, "getgpu"), WAITS),
+        // Told by a variable of another name, wherever it is.
+        (stat(20, 1, 210, "enroot"), TOLD),
+    ] {
+        assert_eq!(kept((keeper.clone(), evidence)), keeps(keeper));
+    }
+    let found = find(&[(executed.clone(), ARGUMENT)], &view());
+    assert_eq!(found, keeps(executed));
     assert_eq!(
         find(&[(caller().0, ARGUMENT)], &view()),
         MatchedProcess::default()
@@ -180,6 +250,9 @@ fn what_keeps_a_reservation_is_no_use_of_it() {
         (stat(30, 1, 210, "tmux: server"), ARGUMENT),
         (stat(31, 10, 150, "older"), ARGUMENT),
         (stat(32, 10, 210, "getgpu"), Evidence { chooses: true,..ARGUMENT }),
+        (stat(33, 10, 210, "getgpu"), Evidence { chooses: true,..TOLD }),
+        (stat(34, 10, 150, "older"), TOLD),
+        (stat(35, 10, 210, "ssh-agent"), Evidence { background: true,..DEVICE }),
     ];
     for none in cases {
         let comm = none.0.comm.clone();
@@ -231,7 +304,11 @@ fn an_unreadable_process_that_has_just_begun_is_no_use_yet() {
         };
         let found = find(&all, &view);
         assert_eq!(found.users.first().map(|stat| stat.pid), expected);
-        assert_eq!(found.kept, expected.is_none(), "it keeps the reservation");
+        assert_eq!(
+            found.keepers.is_empty(),
+            expected.is_some(),
+            "it keeps the reservation"
+        );
     }
 }
 
@@ -249,7 +326,7 @@ fn a_later_unreadable_program_keeps_the_device_for_a_while() {
         };
         find(&all, &view)
     };
-    assert_eq!((at(319).kept, at(320).kept), (true, false));
+    assert_eq!((at(319).keepers.len(), at(320).keepers.len()), (1, 0));
     assert!(at(300).users.is_empty());
     let seen = ProcessView {
         used_since: Some(250),

@@ -109,6 +109,7 @@ impl Row {
     /// Puts together what NVML and the lock say of a device, whatever the site says of it.
     pub fn new(device: &Device, inventory: &Inventory, usage: Usage, held: Holdings) -> Self {
         let gpu: Option<&Gpu> = inventory.gpus.iter().find(|gpu| gpu.index == device.gpu);
+        let processes: Vec<ProcessRow> = usage.processes.iter().map(process).collect();
         Self {
             index: None,
             uuid: device.uuid.to_string(),
@@ -133,8 +134,8 @@ impl Row {
             reason: usage.reason.or_else(|| usage.health.text()),
             compute_mode: usage.health.compute_mode,
             health: usage.health.ailments,
-            holders: held.holders,
-            processes: usage.processes.iter().map(process).collect(),
+            holders: named(held.holders, &processes),
+            processes,
             short_leases: None,
             outside: None,
             gauges: Vec::new(),
@@ -212,6 +213,24 @@ fn state(held: &Holdings, activity: Activity) -> DeviceState {
         Activity::Idle if held.kept => DeviceState::Kept,
         Activity::Idle => DeviceState::Free,
     }
+}
+
+/// The holders; if of one lease only the user is known, it is shown with the process that NVML
+/// shows on the device and that is no other holder.
+fn named(mut holders: Vec<Holder>, processes: &[ProcessRow]) -> Vec<Holder> {
+    let known: Vec<i32> = holders.iter().filter_map(|holder| holder.pid).collect();
+    let mut nameless = holders
+        .iter_mut()
+        .filter(|holder| holder.kind == "lease" && holder.pid.is_none());
+    let is_other =
+        |process: &&ProcessRow| process.user.is_some() && !known.contains(&(process.pid as i32));
+    if let (Some(holder), None) = (nameless.next(), nameless.next())
+        && let Some(process) = processes.iter().find(is_other)
+    {
+        holder.pid = i32::try_from(process.pid).ok();
+        holder.program.clone_from(&process.name);
+    }
+    holders
 }
 
 fn process(process: &getgpu_model::GpuProcess) -> ProcessRow {

@@ -1,42 +1,29 @@
 //! Who called getgpu, and which process a reservation is to outlast with --hold.
-//! Reads stat only, so no sick process can stop it, and of a shell that calls its arguments.
+//! Reads stat and links of descriptors only, so no sick process can stop it.
 
 use nix::unistd::{Pid, getsid};
 
 use getgpu_linux::{
     Process, Stat,
-    procfs::{self, ancestry, namespaces, process_memory},
+    procfs::{ancestry, namespaces},
 };
 use getgpu_model::{Failure, Kind};
 
-use crate::obtain::shell_command;
+use crate::obtain::reader;
 
-/// The nearest ancestor that was started by exec, or the one above it where that is a shell
-/// which was started for this call alone; process 1 stands for a parent that cannot be seen.
+/// The ancestor that reads what this call prints, or else the nearest one that was started by exec;
+/// process 1 stands for a parent that cannot be seen.
 pub fn find() -> Process {
     let ancestors = ancestry::ancestors(std::process::id() as i32, 64);
-    let Some(caller) = ancestry::caller(&ancestors) else {
-        return Process {
+    let caller = reader::find(&ancestors).or_else(|| ancestry::caller(&ancestors));
+    caller.map_or_else(
+        || Process {
             pid: 1,
             start: 0,
             name: "?".into(),
-        };
-    };
-    Process::from(behind_shell(caller, &ancestors).unwrap_or(caller))
-}
-
-/// Who started a shell that has nothing to do but this call. Another user's process, such
-/// as cron, is not meant.
-fn behind_shell<'a>(shell: &Stat, ancestors: &'a [Stat]) -> Option<&'a Stat> {
-    let above = ancestors.iter().position(|stat| stat.pid == shell.pid)? + 1;
-    let parent = ancestry::caller(&ancestors[above..])?;
-    if parent.pid == 1 || procfs::euid(parent.pid)? != nix::unistd::geteuid().as_raw() {
-        return None;
-    }
-    let arguments = process_memory::cmdline(shell.pid);
-    let arguments = arguments.strip_suffix(b"\0").unwrap_or(&arguments);
-    let words: Vec<&[u8]> = arguments.split(|byte| *byte == 0).collect();
-    shell_command::is_getgpu_alone(&words).then_some(parent)
+        },
+        Process::from,
+    )
 }
 
 /// Whether the calling process has exited, and `caller` is only the process that adopted

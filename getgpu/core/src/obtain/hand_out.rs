@@ -9,7 +9,7 @@ use std::time::Duration;
 use getgpu_choose::Record;
 use getgpu_linux::{BlockedSignals, ChildUser, Process, Stat, poll};
 use getgpu_lock::{HolderArgs, Tag, Until};
-use getgpu_model::{Failure, Job, Visible, diag::print, quantity};
+use getgpu_model::{Failure, Job, Uuid, Visible, diag::print, quantity};
 use getgpu_settings::Log;
 use nix::poll::{PollFd, PollFlags};
 use nix::sys::signal::SigSet;
@@ -105,7 +105,23 @@ fn holder_args(
         until,
         tag: owner.tag.clone(),
         label: owner.label.clone(),
+        linger_after_hold: call.settings.linger,
+        told_before: told_before(&answer.uuids),
+        background: call.settings.background_programs.clone(),
+        keeper: None,
     }
+}
+
+/// The variables besides CUDA_VISIBLE_DEVICES that hold one of the devices when this call begins.
+fn told_before(uuids: &[Uuid]) -> Vec<String> {
+    let holds = |value: &str| uuids.iter().any(|uuid| value.contains(uuid.as_str()));
+    let variables = std::env::vars_os().filter_map(|(name, value)| {
+        let value = value.to_string_lossy();
+        (name != "CUDA_VISIBLE_DEVICES" && holds(&value)).then_some(name)
+    });
+    variables
+        .filter_map(|name| name.into_string().ok())
+        .collect()
 }
 
 /// Whether CUDA_VISIBLE_DEVICES held one of the devices when this call began.

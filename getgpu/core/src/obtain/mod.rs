@@ -9,7 +9,7 @@ mod choose;
 pub mod explain;
 mod hand_out;
 mod indexed;
-mod shell_command;
+mod reader;
 mod tag;
 mod unrelated;
 

@@ -42,7 +42,9 @@ pub fn report(what: What, limit: Duration) -> String {
             "reserved and unused for {limit} (max_idle): give it back with getgpu --release"
         ),
         What::Reservation { ends: true } => {
-            format!("the reservation has ended: unused for {limit} (max_idle)")
+            format!(
+                "the reservation has ended: unused for {limit} (max_idle): unset CUDA_VISIBLE_DEVICES, and reserve a device again"
+            )
         }
     }
 }
@@ -112,7 +114,7 @@ mod tests {
         let reserved = What::Reservation { ends: true };
         let soon = "reserved and unused for 48 min; the reservation ends in 12 min unless a program uses it (max_idle)";
         assert_eq!(warning(reserved, hour), soon);
-        let ended = "the reservation has ended: unused for 60 min (max_idle)";
+        let ended = "the reservation has ended: unused for 60 min (max_idle): unset CUDA_VISIBLE_DEVICES, and reserve a device again";
         assert_eq!(report(reserved, hour), ended);
     }
 }

@@ -4,8 +4,8 @@
 
 use std::sync::atomic::{AtomicUsize, Ordering};
 
-use getgpu_tests::all_at_once;
 use getgpu_tests::wrapped::python;
+use getgpu_tests::{all_at_once, listing};
 use harness::{Sandbox, size, skip, wait};
 
 /// In bash: READY says that it has come to the state that matters, GO waits for the end.
@@ -117,4 +117,69 @@ fn a_lease_ends_with_the_last_process_that_has_it() {
         done.load(Ordering::Relaxed)
     );
     assert_eq!(done.into_inner(), lives.len() * times);
+}
+
+/// The process that leased the device has exited, or its first thread has: the list names one that
+/// has its descriptors.
+#[test]
+fn the_list_names_what_has_a_lease_now() {
+    let child = "cudawrap -- sh -c 'sim-cuda --until-file go & exit'";
+    let threads = "cudawrap -- python3 -c \"
+import ctypes, os, threading, time
+def wait():
+    while not os.path.exists('go'): time.sleep(0.05)
+    os._exit(0)
+threading.Thread(target=wait).start()
+open('ready', 'w').close()
+ctypes.CDLL(None).pthread_exit(None)\"";
+    for (script, program) in [(child, "sim-cuda"), (threads, "python3")] {
+        if skip::lacks(&[skip::Need::Tool("python3"), skip::Need::HostPids]) {
+            return;
+        }
+        let sandbox = Sandbox::with("h200x1", "max_per_user = 1");
+        let out = std::fs::File::create(sandbox.path("out")).unwrap();
+        let command = sandbox.shell("bash", script);
+        let command = command.stdout(out.try_clone().unwrap()).stderr(out);
+        let running = getgpu_tests::as_other_user(command).spawn();
+        let uuid = sandbox.uuids()[0].clone();
+        let seen = || {
+            let listed = listing::json(&sandbox);
+            listing::device(&listed, &uuid)["holders"][0].clone()
+        };
+        wait::until("it is listed", || seen()["program"] == program);
+        // A zombie shows the name of its program, too.
+        if program == "python3" {
+            sandbox.until_file("work/ready");
+        }
+        assert_eq!(seen()["program"], program);
+        let over = getgpu_tests::somebody(&sandbox, &[]).run();
+        over.refuses(1, "you hold 1 of at most 1");
+        sandbox.file("work/go", "", 0o644);
+        running.wait();
+        wait::until("it is free", || !sandbox.locked());
+    }
+}
+
+/// Another user may not read who has the descriptors: NVML shows who uses the device.
+#[test]
+fn the_list_names_what_nvml_shows_to_another_user() {
+    if skip::lacks(&[skip::Need::Root, skip::Need::HostPids]) {
+        return;
+    }
+    let sandbox = Sandbox::new("h200x1");
+    let script = "cudawrap -- sh -c 'sim-cuda --until-file go & exit'";
+    let out = std::fs::File::create(sandbox.path("out")).unwrap();
+    let command = sandbox.shell("bash", script);
+    let command = command.stdout(out.try_clone().unwrap()).stderr(out);
+    command.uid(getgpu_tests::OTHER).spawn().wait().exits(0);
+    sandbox.until_running(1);
+    let listed = sandbox.ask_as(1002, "--list --json");
+    let listed = serde_json::from_str(&listed.stdout).unwrap();
+    let holder = &listing::device(&listed, &sandbox.uuids()[0])["holders"][0];
+    assert_eq!(
+        (&holder["kind"], &holder["program"]),
+        (&"lease".into(), &"sim-cuda".into())
+    );
+    sandbox.file("work/go", "", 0o644);
+    wait::until("it is free", || !sandbox.locked());
 }

@@ -5,7 +5,7 @@
 use std::collections::BTreeSet;
 
 use getgpu_tests::{OTHER, assert_devices, free_again, listing, somebody};
-use harness::{Holder, Sandbox, skip, wait};
+use harness::{Holder, Sandbox, Signal, skip, wait};
 
 fn set(text: &str) -> BTreeSet<&str> {
     text.split(',').collect()
@@ -164,9 +164,12 @@ fn a_waiter_whose_reservation_ended_takes_no_device_of_others() {
     let waiter = start("getgpu -q -n 2 --wait=20 --for=600");
     wait::until("it waits", || listing::waiting(&sandbox) == 1);
     let first = ours.split(',').next().unwrap();
+    // As one of all users it would keep what is free.
+    waiter.signal(Signal::SIGSTOP);
     sandbox.ask(&format!("--release {first}")).exits(0);
     let theirs = somebody(&sandbox, &["-q", "-n", "2", "--for=600"]);
     let theirs = theirs.run().line();
+    waiter.signal(Signal::SIGCONT);
     for (end, program) in [("first", first_to_end), ("last", last_to_end)] {
         sandbox.file(&format!("work/{end}"), "", 0o644);
         program.wait().exits(0);
@@ -254,4 +257,15 @@ fn equal_requests_for_a_grant_at_one_instant_all_get_it() {
         }
         sandbox.ask("--release-all").exits(0);
     }
+}
+
+/// What lingers inside a script's own hold is waited for, as it is outside.
+#[test]
+fn a_lease_waits_for_what_lingers_inside_its_own_hold() {
+    let sandbox = Sandbox::new("gpus4");
+    let script = "export CUDA_VISIBLE_DEVICES=$(getgpu -q -n 2 --hold); \
+        for i in 1 2; do CUDA_VISIBLE_DEVICES=$(getgpu) sim-cuda --run 0.5 & done; wait; \
+        cudawrap -n 2 -- true";
+    sandbox.shell("bash", script).run().exits(0);
+    free_again(&sandbox);
 }

@@ -44,6 +44,7 @@ fn a_device_with_room_for_the_share_is_only_passed_over() {
         sandbox.words(&line).spawn()
     };
     let _programs = [on(0, "1/2"), on(2, "3/4")];
+    sandbox.until_running(2);
     let _busy = sandbox.occupy(&uuids[3..], "");
     sandbox.until_running(3);
     let explained = sandbox.ask("--share 1/2 --explain --no-reserve");

@@ -143,3 +143,15 @@ fn ranks_that_their_grant_serves_may_say_wait() {
                   unset CUDA_VISIBLE_DEVICES; mpirun -n 1 cudawrap --wait -- ./rank";
     run(&sandbox, script).exits(0);
 }
+
+/// A rank that is started again finds what its forebear has left behind: in a place of its own it
+/// may wait for the end of that.
+#[test]
+fn a_rank_that_is_started_again_may_wait_in_a_place_of_its_own() {
+    let sandbox = node();
+    let script = "export CUDA_VISIBLE_DEVICES=$(getgpu -q -n 2 --hold); \
+        mpirun -n 2 cudawrap -- sh -c 'probe --sleep 3 >/dev/null 2>&1 & exit'; \
+        mpirun -n 2 cudawrap -- true; echo $?; mpirun -n 2 cudawrap --wait -- true; echo $?";
+    let outcome = run(&sandbox, script);
+    assert_eq!(outcome.exits(0).told(), ["75", "0"], "{outcome:#?}");
+}

@@ -212,49 +212,9 @@ fn nothing_is_held_for_whoever_adopts_the_call_of_a_dead_shell() {
     }
 }
 
-/// `shell=True`, os.popen, system() and backquotes start a shell for the one command: who
-/// called is the program that did so, also where the shell does not become getgpu.
+/// Nothing tells who reads a file: there the caller is the shell, and it has exited.
 #[test]
-fn a_shell_that_was_started_for_the_call_alone_is_not_the_caller() {
-    #[rustfmt::skip]
-    let python = [
-        "subprocess.check_output('getgpu --hold', shell=True)",
-        "subprocess.check_output(['bash', '-c', 'getgpu --hold 2>/dev/null'])",
-        "subprocess.check_output(['dash', '-c', 'getgpu --hold 2>/dev/null'])",
-        "subprocess.check_output(['busybox', 'sh', '-c', 'getgpu --hold 2>&1'])",
-        "os.popen('env X=1 getgpu --hold').read()",
-    ];
-    let python = python.map(|call| {
-        let script = format!(
-            "import os, subprocess, time; x = {call}; open('ready', 'w').close()\nwhile not os.path.exists('go'): time.sleep(0.05)"
-        );
-        (["python3", "-c"], script)
-    });
-    let perl = "my $x = `getgpu --hold 2>/dev/null`; open(F, '>ready'); close F; select(undef, undef, undef, 0.05) until -e 'go';";
-    let cases = python
-        .into_iter()
-        .chain([(["perl", "-e"], perl.to_owned())]);
-    all_at_once(cases, |(program, script)| {
-        let shell = if script.contains("busybox") {
-            "busybox"
-        } else {
-            "dash"
-        };
-        let tools = [skip::Need::Tool(shell), skip::Need::Tool(program[0])];
-        if skip::lacks(&tools) {
-            return;
-        }
-        let sandbox = Sandbox::with("h200x1", "linger = '100ms'");
-        let command = sandbox.command(program[0]).args([program[1], &script]);
-        let program = command.spawn();
-        sandbox.until_file("work/ready");
-        let held = || sandbox.holders().len() == 1 && sandbox.locked();
-        wait::throughout(Duration::from_millis(700), &format!("held: {script}"), held);
-        sandbox.file("work/go", "", 0o644);
-        program.wait().exits(0);
-        free_again(&sandbox);
-    });
-    // A shell with more to do is the caller, and it has exited.
+fn a_shell_whose_answer_goes_to_a_file_is_the_caller() {
     let sandbox = Sandbox::with("h200x1", "linger = '100ms'");
     for text in [
         "getgpu --hold; true",

@@ -6,11 +6,14 @@
     reason = "a panic is a failed test; figures and SKIPPED lines are read"
 )]
 
+mod callers;
 mod completions;
 mod hold_option;
 mod holder_process;
 mod kept;
+mod left_behind;
 mod lifetime;
 mod max_idle;
+mod processor_limit;
 mod scripts;
 mod tags;

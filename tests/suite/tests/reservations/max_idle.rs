@@ -69,8 +69,9 @@ fn an_empty_reservation_ends_after_a_warning() {
     let held = Session::holding(&sandbox, ":");
     held.terminal.until_shows("the reservation ends in");
     assert_eq!(sandbox.holders().len(), 1, "the warning came too late");
-    held.terminal
-        .until_shows("the reservation has ended: unused for 3 s (max_idle)");
+    held.terminal.until_shows(
+        "the reservation has ended: unused for 3 s (max_idle): unset CUDA_VISIBLE_DEVICES",
+    );
     wait::until("it has ended", || sandbox.holders().is_empty());
     held.end(&sandbox);
 }

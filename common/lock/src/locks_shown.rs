@@ -1,0 +1,50 @@
+//! The processes that show a lock on a device in /proc/PID/fdinfo, whoever has signed it: what the
+//! kernel itself says.
+
+use std::collections::BTreeSet;
+
+use super::holders::units_of;
+use super::{LockFile, Side, Span};
+use getgpu_linux::{
+    Stat,
+    procfs::{self, namespaces},
+};
+use getgpu_model::Units;
+
+/// Who shows the locks where the bytes do not lead to a process that has them: the one that signed
+/// has exited, and others have inherited its descriptors. Of those with the same locks the oldest.
+/// A user may read those of the user's own processes. Root may read all, and need not trust bytes
+/// that are `unreliable`.
+pub(crate) fn found_by_locks(
+    lock_file: &LockFile,
+    span: Span,
+    side: Side,
+    unexplained: &BTreeSet<u32>,
+    unreliable: bool,
+) -> Vec<(Units, Stat)> {
+    let own = nix::unistd::geteuid().as_raw();
+    let is_root = namespaces::is_host_root();
+    let is_asked = if is_root {
+        unreliable || !unexplained.is_empty()
+    } else {
+        unexplained.contains(&namespaces::host_uid(own))
+    };
+    if !is_asked {
+        return Vec::new();
+    }
+    let pids = procfs::pids().into_iter();
+    let pids = pids.filter(|pid| is_root || procfs::may_be_of(*pid, own));
+    let mut found: Vec<(Units, Stat)> = Vec::new();
+    for pid in pids {
+        let units = units_of(lock_file, pid, side, span);
+        let Some(stat) = Stat::read(pid).filter(|_| !units.is_empty()) else {
+            continue;
+        };
+        match found.iter_mut().find(|(known, _)| *known == units) {
+            Some((_, known)) if stat.start < known.start => *known = stat,
+            Some(_) => {}
+            None => found.push((units, stat)),
+        }
+    }
+    found
+}

@@ -1,0 +1,144 @@
+//! Agents and servers that run on beside everything else and never use CUDA: they inherit
+//! CUDA_VISIBLE_DEVICES from the program that started them first, and would keep its device for
+//! ever. What they start counts by itself.
+
+use getgpu_linux::{Stat, procfs};
+
+/// A row of the table: which file is executed, what the process is called, and why it does not
+/// keep a device. Both have to fit, since any program can give itself a name. `*` stands for any
+/// text, at one end or at both; a file with `/` in it is compared as a path.
+struct BackgroundProgram {
+    file: &'static str,
+    name: &'static str,
+    #[allow(dead_code, reason = "the reason is for people who read the table")]
+    why: &'static str,
+}
+
+const fn row(file: &'static str, name: &'static str, why: &'static str) -> BackgroundProgram {
+    BackgroundProgram { file, name, why }
+}
+
+const KEYS: &str = "keeps keys or passwords until the session ends";
+const BUS: &str = "passes messages between programs of a desktop, and starts some of them";
+const DESKTOP: &str = "a helper of desktops, started by the first program that asks for it";
+const SOUND: &str = "a sound server, started by the first program that plays a sound";
+const TERMINALS: &str = "has terminals, whose shells count by themselves";
+const EDITOR: &str = "an editor's server, whose terminals and kernels count by themselves";
+const BUILD: &str = "watches files or remembers passwords for other programs";
+
+#[rustfmt::skip]
+const PROGRAMS: [BackgroundProgram; 31] = [
+    row("ssh-agent", "ssh-agent", KEYS), row("gpg-agent", "gpg-agent", KEYS),
+    row("scdaemon", "scdaemon", KEYS), row("keyboxd", "keyboxd", KEYS),
+    row("dirmngr", "dirmngr", KEYS), row("gnome-keyring-d*", "gnome-keyring-d", KEYS),
+    row("kwalletd*", "kwalletd*", KEYS),
+    row("dbus-daemon", "dbus-daemon", BUS), row("dbus-broker*", "dbus-broker*", BUS),
+    row("at-spi*", "at-spi*", BUS),
+    row("dconf-service", "dconf-service", DESKTOP), row("gvfs*", "gvfs*", DESKTOP),
+    row("xdg-*", "xdg-*", DESKTOP), row("goa-*", "goa-*", DESKTOP),
+    row("tracker-*", "tracker-*", DESKTOP),
+    row("pulseaudio", "pulseaudio", SOUND), row("pipewire*", "pipewire*", SOUND),
+    row("wireplumber", "wireplumber", SOUND),
+    row("tmux*", "tmux*", TERMINALS), row("screen*", "screen*", TERMINALS),
+    row("zellij", "zellij", TERMINALS), row("mosh-server", "mosh-server", TERMINALS),
+    row("dtach", "dtach", TERMINALS), row("abduco", "abduco", TERMINALS),
+    row("emacs*", "emacs*", EDITOR), row("*/.vscode-server/*", "*", EDITOR),
+    row("*/.cursor-server/*", "*", EDITOR), row("*/code-server/*", "*", EDITOR),
+    row("watchman", "watchman", BUILD), row("git*", "git-credential-*", BUILD),
+    row("gitstatusd*", "gitstatusd*", BUILD),
+];
+
+/// Agents that let no process of their user read which file they execute.
+const HIDDEN: [&str; 2] = ["ssh-agent", "gpg-agent"];
+
+/// Whether a process is such a program, by the table or by the names that the site adds
+/// (setting `background_programs`).
+pub fn is_background(stat: &Stat, of_site: &[String]) -> bool {
+    // Only of what is called so is the file looked up.
+    let mut rows = PROGRAMS.iter().filter(|row| fits(row.name, &stat.comm));
+    let first = rows.next();
+    let is_named = |entry: &String| fits(&prefix(entry), &stat.comm);
+    if first.is_none() && !of_site.iter().any(is_named) {
+        return false;
+    }
+    let Some(path) = procfs::executable(&stat.pid.to_string()) else {
+        return HIDDEN.contains(&stat.comm.as_str());
+    };
+    let path = path.to_string_lossy();
+    let name = path.rsplit('/').next().unwrap_or_default();
+    let is_file = |pattern: &str| {
+        let whole = pattern.contains('/');
+        fits(pattern, if whole { &path } else { name })
+    };
+    first.into_iter().chain(rows).any(|row| is_file(row.file))
+        || of_site
+            .iter()
+            .any(|entry| is_named(entry) && is_file(entry))
+}
+
+/// What a program is called whose file has this name: the kernel keeps 15 bytes.
+fn prefix(entry: &str) -> String {
+    let name = entry.rsplit('/').next().unwrap_or_default();
+    name.chars().take(15).collect()
+}
+
+/// Compares a text with a pattern.
+fn fits(pattern: &str, text: &str) -> bool {
+    match (pattern.strip_prefix('*'), pattern.strip_suffix('*')) {
+        (Some(""), _) => true,
+        (Some(rest), Some(_)) => text.contains(rest.strip_suffix('*').unwrap_or(rest)),
+        (Some(end), None) => text.ends_with(end),
+        (None, Some(start)) => text.starts_with(start),
+        (None, None) => text == pattern,
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_pattern_has_its_stars_at_its_ends() {
+        for (pattern, text, expected) in [
+            ("tmux", "tmux", true),
+            ("tmux", "tmux: server", false),
+            ("tmux*", "tmux: server", true),
+            (
+                "*/.vscode-server/*",
+                "/home/ana/.vscode-server/bin/1/node",
+                true,
+            ),
+            ("*/.vscode-server/*", "/usr/bin/node", false),
+            ("*.so", "a.so", true),
+            ("*", "", true),
+        ] {
+            assert_eq!(fits(pattern, text), expected, "{pattern} {text}");
+        }
+        assert_eq!(prefix("/opt/bin/a-name-of-20-letters"), "a-name-of-20-le");
+    }
+
+    /// A program that calls itself an agent, and is none, is a program.
+    #[test]
+    fn both_the_file_and_the_name_have_to_fit() {
+        let directory = tempfile::tempdir().unwrap();
+        let run = |file: &str, link: &str| {
+            let (file, link) = (directory.path().join(file), directory.path().join(link));
+            if !file.exists() {
+                std::fs::copy("/bin/sleep", &file).unwrap();
+            }
+            let _ = std::os::unix::fs::symlink(&file, &link);
+            let mut child = std::process::Command::new(link).arg("60").spawn().unwrap();
+            let found = [vec![], vec!["agentd".to_owned()]].map(|of_site| {
+                let stat = Stat::read(child.id() as i32).unwrap();
+                is_background(&stat, &of_site)
+            });
+            child.kill().unwrap();
+            child.wait().unwrap();
+            found
+        };
+        assert_eq!(run("dbus-daemon", "dbus-daemon"), [true, true]);
+        assert_eq!(run("app", "ssh-agent"), [false, false]);
+        assert_eq!(run("agentd", "agentd"), [false, true]);
+        assert_eq!(run("screen", "app"), [false, false]);
+    }
+}
