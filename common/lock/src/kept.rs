@@ -1,15 +1,18 @@
 //! Devices that are kept for one waiter: a read lock on a byte of each, which says to others
 //! that they leave the device alone. Nothing is taken by it, and it ends with the waiter's
-//! process. The waiter shows that it is alive by a byte that it locks for reading and for writing
-//! in turns. A call that sees no change there for a while ignores what the waiter keeps.
+//! process. A waiter that is stopped keeps nothing from others: the kernel tells its state. Of one that
+//! this process may not look at, a byte tells it that the waiter locks for reading and for writing in
+//! turns, and that shows no change for a while.
 
 use std::time::{Duration, Instant};
 
 use serde::Serialize;
 
+pub use super::keeper::{Keeper, Liveness};
+
+use super::keeper::own_byte;
 use super::{Held, LockFile, OfdLock, Span, layout};
-use getgpu_linux::procfs::namespaces;
-use getgpu_linux::{Range, Stat};
+use getgpu_linux::Range;
 use getgpu_model::{Failure, Uuid};
 
 /// Between two signs of life.
@@ -22,8 +25,6 @@ const LOOKS: u32 = 20;
 const MISSED: Duration = Duration::from_millis(400);
 /// Between two looks of a call that does nothing else meanwhile.
 const PAUSE: Duration = Duration::from_millis(5);
-/// Process ids lie below (`PID_MAX_LIMIT`).
-const PIDS: i64 = 1 << 22;
 
 /// What a waiter keeps, until this is dropped.
 #[derive(Debug)]
@@ -45,6 +46,23 @@ pub struct Count {
 }
 
 impl Count {
+    /// How far the keeper is, as it says itself.
+    ///
+    /// # Errors
+    ///
+    /// The lock file cannot be read.
+    pub fn told(probe: &OfdLock) -> Result<Self, Failure> {
+        let bytes = |region: Range| -> Result<usize, Failure> {
+            let told = probe.conflict(region)?;
+            let len = told.map_or(0, |conflict| conflict.range.end() - region.start());
+            Ok(usize::try_from(len).unwrap_or(0))
+        };
+        Ok(Self {
+            has: bytes(layout::keeper_has())?,
+            wanted: bytes(layout::keeper_wants())?,
+        })
+    }
+
     /// `3 of 8 kept`
     pub fn text(self) -> String {
         format!("{} of {} kept", self.has, self.wanted)
@@ -127,73 +145,6 @@ impl Marks {
     }
 }
 
-/// The byte of this process.
-fn own_byte() -> Range {
-    let pid = std::process::id();
-    let at = if namespaces::host_pids() {
-        i64::from(pid)
-    } else {
-        let stat = i32::try_from(pid).ok().and_then(Stat::read);
-        let started = stat.map_or(0, |stat| stat.start);
-        place_in_container(namespaces::pid_namespace(), pid, started)
-    };
-    Range::byte(layout::keeper().start() + at)
-}
-
-/// The place of a process in the upper half, where the ids of the host are not known. Programs in
-/// different containers often have the same id, and would count as one keeper.
-fn place_in_container(namespace: u64, pid: u32, started: u64) -> i64 {
-    let hash = layout::fnv1a(format!("{namespace}:{pid}:{started}").as_bytes());
-    PIDS + ((hash ^ (hash >> 22)) & (PIDS as u64 - 1)) as i64
-}
-
-/// The waiter that devices are kept for.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct Keeper {
-    /// Its byte: different for each process.
-    pub byte: i64,
-    beat: Held,
-}
-
-impl Keeper {
-    /// Who it is now, if any.
-    ///
-    /// # Errors
-    ///
-    /// The lock file cannot be read.
-    pub fn now(probe: &OfdLock) -> Result<Option<Self>, Failure> {
-        let byte = probe.conflict(layout::keeper())?;
-        Ok(byte.map(|conflict| Self {
-            byte: conflict.range.start() - layout::keeper().start(),
-            beat: conflict.held,
-        }))
-    }
-
-    /// Its process id, if that is one of the host's.
-    pub fn pid(self) -> Option<i32> {
-        i32::try_from(self.byte)
-            .ok()
-            .filter(|pid| i64::from(*pid) < PIDS)
-    }
-
-    /// How far it is, as it says itself.
-    ///
-    /// # Errors
-    ///
-    /// The lock file cannot be read.
-    pub fn count(probe: &OfdLock) -> Result<Count, Failure> {
-        let bytes = |region: Range| -> Result<usize, Failure> {
-            let told = probe.conflict(region)?;
-            let len = told.map_or(0, |conflict| conflict.range.end() - region.start());
-            Ok(usize::try_from(len).unwrap_or(0))
-        };
-        Ok(Count {
-            has: bytes(layout::keeper_has())?,
-            wanted: bytes(layout::keeper_wants())?,
-        })
-    }
-}
-
 /// Which keeper a waiter gives way to, over many looks. Pure: the clock is a parameter.
 #[derive(Debug, Default)]
 pub struct Courtesy {
@@ -224,6 +175,11 @@ impl Courtesy {
         if *self.first.get_or_insert(keeper.byte) != keeper.byte {
             return false;
         }
+        match keeper.liveness {
+            Liveness::Tries => return true,
+            Liveness::Stopped => return false,
+            Liveness::Unseen => {}
+        }
         let still = match self.seen {
             Some(still)
                 if still.keeper == keeper
@@ -252,15 +208,19 @@ impl Courtesy {
     /// # Errors
     ///
     /// The lock file cannot be read.
-    pub fn gives_way_after_looking(&mut self, probe: &OfdLock) -> Result<bool, Failure> {
+    pub fn gives_way_after_looking(
+        &mut self,
+        lock_file: &LockFile,
+        probe: &OfdLock,
+    ) -> Result<bool, Failure> {
         self.seen = None;
-        let first = Keeper::now(probe)?;
+        let first = Keeper::seen(lock_file, probe)?;
         loop {
-            let keeper = Keeper::now(probe)?;
+            let keeper = Keeper::seen(lock_file, probe)?;
             if !self.gives_way(keeper, Instant::now()) {
                 return Ok(false);
             }
-            if keeper != first {
+            if keeper != first || keeper.is_some_and(|one| one.liveness == Liveness::Tries) {
                 return Ok(true);
             }
             std::thread::sleep(PAUSE);
@@ -268,14 +228,13 @@ impl Courtesy {
     }
 }
 
-/// Whether the keeper shows no sign of life, for a call that does not wait: it looks until it
-/// sees one.
+/// Whether the keeper is stopped, for a call that does not wait: it looks until it knows.
 ///
 /// # Errors
 ///
 /// The lock file cannot be read.
-pub fn has_stopped(probe: &OfdLock) -> Result<bool, Failure> {
-    Ok(!Courtesy::default().gives_way_after_looking(probe)?)
+pub fn has_stopped(lock_file: &LockFile, probe: &OfdLock) -> Result<bool, Failure> {
+    Ok(!Courtesy::default().gives_way_after_looking(lock_file, probe)?)
 }
 
 #[cfg(test)]

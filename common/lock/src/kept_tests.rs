@@ -56,6 +56,7 @@ impl World {
         self.keeper.map(|keeper| Keeper {
             byte: i64::try_from(keeper).unwrap(),
             beat: Held::Confirmed,
+            liveness: Liveness::Unseen,
         })
     }
 
@@ -213,7 +214,11 @@ fn each_passes_the_one_whose_turn_it_is_once_at_most_and_none_is_blocked() {
 }
 
 fn keeper(byte: i64, beat: Held) -> Option<Keeper> {
-    Some(Keeper { byte, beat })
+    Some(Keeper {
+        byte,
+        beat,
+        liveness: Liveness::Unseen,
+    })
 }
 
 #[test]
@@ -273,33 +278,6 @@ fn a_keeper_has_not_stopped_because_a_waiter_did_not_look() {
         assert!(courtesy.gives_way(keeper(7, Held::Confirmed), at(1700 + look * 50)));
     }
     assert!(!courtesy.gives_way(keeper(7, Held::Confirmed), at(3001)));
-}
-
-/// A waiter gives way to one keeper only, by its byte. The first program of each container has
-/// the id 1, and a namespace's number is given to another one when it ends.
-#[test]
-fn keepers_in_different_containers_are_told_apart_though_their_ids_are_the_same() {
-    let places = [
-        place_in_container(4_026_532_600, 1, 500),
-        place_in_container(4_026_532_601, 1, 500),
-        place_in_container(4_026_532_600, 1, 501),
-        place_in_container(4_026_532_600, 7, 500),
-    ];
-    assert_eq!(HashSet::from(places).len(), places.len(), "{places:?}");
-    for at in places {
-        let byte = Range::byte(layout::keeper().start() + at);
-        assert_eq!(layout::keeper().intersection(byte), Some(byte));
-        let keeper = keeper(at, Held::Confirmed).unwrap();
-        assert_eq!(keeper.pid(), None, "no process of the host");
-    }
-}
-
-/// The first place of a container is behind the last id of the host.
-#[test]
-fn the_lower_half_of_the_places_is_the_ids_of_the_host() {
-    let pid = |at| keeper(at, Held::Confirmed).unwrap().pid();
-    assert_eq!(pid(PIDS - 1).map(i64::from), Some(PIDS - 1));
-    assert_eq!(pid(PIDS), None);
 }
 
 #[test]

@@ -13,6 +13,7 @@ mod create;
 pub mod holder_args;
 pub mod holders;
 pub mod host_sharing;
+mod keeper;
 pub mod kept;
 pub mod layout;
 mod lock_file;

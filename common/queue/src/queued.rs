@@ -64,7 +64,7 @@ pub fn queued(probe: &OfdLock) -> Result<Vec<Queued>, Failure> {
         .map(|(uid, stat)| (stat, uid))
         .collect();
     let keeper = Keeper::now(probe)?.and_then(Keeper::pid);
-    let kept = keeper.map(|_| Keeper::count(probe)).transpose()?;
+    let kept = keeper.map(|_| Count::told(probe)).transpose()?;
     found.sort_by_key(|(stat, _)| (stat.start, stat.pid));
     Ok(found
         .into_iter()

@@ -3,7 +3,7 @@
 
 use super::Availability;
 use getgpu_choose::{Offer, Owned, Rejected, choice::device_claim};
-use getgpu_lock::{OfdLock, kept};
+use getgpu_lock::{LockFile, OfdLock, kept};
 use getgpu_model::{Device, Failure, Inventory};
 
 /// The request, which takes what is kept if the waiter that it is kept for has been stopped.
@@ -12,12 +12,13 @@ use getgpu_model::{Device, Failure, Inventory};
 ///
 /// The lock file cannot be read.
 pub fn past_stopped_keeper(
+    lock_file: &LockFile,
     probe: &OfdLock,
     request: &Owned,
     inventory: &Inventory,
 ) -> Result<Owned, Failure> {
     let found = availability(probe, request, request.filter.pool(inventory))?;
-    let is_past = found.suffices_with_kept(request.count) && kept::has_stopped(probe)?;
+    let is_past = found.suffices_with_kept(request.count) && kept::has_stopped(lock_file, probe)?;
     Ok(request.taking_kept(is_past))
 }
 

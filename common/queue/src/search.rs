@@ -124,6 +124,11 @@ impl<'a, 'n, N: Name> Search<'a, 'n, N> {
             .owned_now(self.lock_file, Some(&self.inventory));
     }
 
+    fn gives_way(&mut self, probe: &OfdLock) -> Result<bool, Failure> {
+        let keeper = Keeper::seen(self.lock_file, probe)?;
+        Ok(self.courtesy.gives_way(keeper, Instant::now()))
+    }
+
     /// Whether what is kept may be taken from now on.
     fn may_take_kept(&mut self, takes_kept: bool) {
         self.takes_kept = takes_kept;
@@ -226,7 +231,7 @@ impl<N: Name> Seeker for Search<'_, '_, N> {
         self.reread()?;
         self.may_take_kept(self.is_keeper);
         let found = self.room(probe)?;
-        if found.kept == 0 || self.courtesy.gives_way(Keeper::now(probe)?, Instant::now()) {
+        if found.kept == 0 || self.gives_way(probe)? {
             return Ok(found);
         }
         self.may_take_kept(true);
@@ -250,7 +255,8 @@ impl<N: Name> Seeker for Search<'_, '_, N> {
     fn look_at_keeper(&mut self, probe: &OfdLock) -> Result<(), Failure> {
         self.may_take_kept(false);
         if self.room(probe)?.suffices_with_kept(self.request.count) {
-            self.courtesy.gives_way_after_looking(probe)?;
+            self.courtesy
+                .gives_way_after_looking(self.lock_file, probe)?;
         }
         Ok(())
     }

@@ -149,7 +149,8 @@ impl Selection<'_, '_> {
         }
         if !self.waits() {
             let inventory = self.inventory()?;
-            let request = queue::past_stopped_keeper(probe, self.request, &inventory)?;
+            let request =
+                queue::past_stopped_keeper(self.lock_file, probe, self.request, &inventory)?;
             let mut selection = Selection {
                 node: &mut *self.node,
                 request: &request,
@@ -213,7 +214,7 @@ impl Selection<'_, '_> {
             ChoiceOutcome::NoneFree(rejected)
                 if !waits
                     && rejected.iter().any(|(_, why)| *why == Rejected::Kept)
-                    && kept::has_stopped(probe)? =>
+                    && kept::has_stopped(self.lock_file, probe)? =>
             {
                 // The devices are kept for a waiter that has been stopped, so they may be taken.
                 let request = self.request.taking_kept(true);

@@ -42,6 +42,21 @@ fn among_small_requests_that_come_again_and_again_large_ones_get_their_turns() {
     sandbox.assert_exclusive();
 }
 
+/// Without persistence mode each GPU takes its time to be attached: a keeper that asks NVML for longer
+/// than signs of life are waited for is not taken for stopped.
+#[test]
+fn a_large_request_gets_its_turn_where_gpus_are_slow() {
+    let sandbox = Sandbox::new("gpus4");
+    let loops = loops(&sandbox, 5);
+    sandbox.faults("latency = { attach_ms = 600 }");
+    many(&sandbox, 4, "large").spawn().wait().exits(0);
+    let runs = sandbox.runs();
+    let small = runs.iter().filter(|run| run.tag == "small").count();
+    assert!(small < 60, "{small} were served before it");
+    drop(loops);
+    sandbox.assert_exclusive();
+}
+
 #[test]
 fn a_small_request_is_not_kept_waiting_by_large_ones_that_come_again_and_again() {
     let sandbox = Sandbox::new("gpus4");
