@@ -8,6 +8,7 @@ use std::time::Duration;
 use super::file::{File, IfMissing, Scope, SettingEntry};
 use super::{Environment, Settings, keys, member, trusted};
 use getgpu_model::{Failure, Kind, similar};
+use wildmatch::WildMatch;
 
 /// What a table of a group or a user may set.
 const LIMITS: [&str; 4] = ["max_per_user", "max_hold", "max_idle", "max_wait"];
@@ -328,17 +329,7 @@ fn prefix_file(environment: &Environment) -> Result<Option<File>, Failure> {
 
 /// Whether a pattern with `*` (any text) and `?` (any one character) fits all of `name`.
 pub fn matches(pattern: &str, name: &str) -> bool {
-    let (mut rest, mut left) = (pattern.chars(), name.chars());
-    match (rest.next(), left.next()) {
-        (None, first) => first.is_none(),
-        (Some('*'), first) => {
-            matches(rest.as_str(), name) || first.is_some() && matches(pattern, left.as_str())
-        }
-        (Some(wanted), first) => {
-            first.is_some_and(|first| wanted == '?' || wanted == first)
-                && matches(rest.as_str(), left.as_str())
-        }
-    }
+    WildMatch::new(pattern).matches(name)
 }
 
 #[cfg(test)]
@@ -361,5 +352,7 @@ mod tests {
         ] {
             assert_eq!(matches(pattern, name), fits, "{pattern} {name}");
         }
+        // Ways to fit it are as many as there are ways to choose 20 of 60 letters.
+        assert!(!matches(&"*a".repeat(20), &("a".repeat(60) + "b")));
     }
 }

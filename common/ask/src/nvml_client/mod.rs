@@ -148,7 +148,7 @@ impl<'a> Client<'a> {
         request: &NvmlRequest,
     ) -> Result<Result<T, Failure>, Failure> {
         let deadline = self.limits.deadline();
-        self.exchange(request, deadline)?
+        self.exchange(request, deadline)
             .map_err(|none| self.failure(none))
     }
 
@@ -176,7 +176,7 @@ impl<'a> Client<'a> {
         let Some(limit) = self.limits.of_question(purpose, touch, self.hung, began) else {
             return Ok(Err(silent(self.not_asked())));
         };
-        let reason = match self.exchange(request, began + limit)? {
+        let reason = match self.exchange(request, began + limit) {
             Ok(answer) => {
                 self.touched.insert(gpu);
                 self.silent.borrow_mut().forget(gpu);
@@ -215,11 +215,11 @@ impl<'a> Client<'a> {
         &mut self,
         request: &NvmlRequest,
         deadline: Instant,
-    ) -> Result<Result<Result<T, Failure>, NoAnswer>, Failure> {
-        let connection = self.connection()?;
+    ) -> Result<Result<T, Failure>, NoAnswer> {
+        let connection = self.connection().map_err(NoAnswer::Closed)?;
         let sent = connection.send(request);
-        let opened = connection.wait_until_open(deadline);
-        Ok(opened.and(sent).and_then(|()| connection.receive(deadline)))
+        connection.wait_until_open(deadline).and(sent)?;
+        connection.receive(deadline)
     }
 
     fn failure(&self, none: NoAnswer) -> Failure {
