@@ -414,3 +414,37 @@ def test_a_lease_says_whether_another_call_waits() -> None:
     assert not lease.wanted, "released"
     assert own.wait(20) == 0
     until(lambda: waiter not in queue(), "both have run")
+
+
+def test_a_worker_leases_once() -> None:
+    with cudawrap.lease(once=True) as first:
+        pass
+    # What a second task of the same worker finds.
+    with cudawrap.lease(once=True) as second:
+        assert second is first and os.environ[VISIBLE] == first.uuids[0]
+    assert states().count("reserved") == 1, "leaving the block keeps it"
+    with pytest.raises(cudawrap.CudawrapError, match="with other arguments"):
+        cudawrap.lease(2, once=True)
+    first.release()
+    assert VISIBLE not in os.environ
+    with cudawrap.lease(once=True) as third:
+        assert third is not first
+    third.release()
+
+
+def test_a_refusal_says_what_the_process_holds() -> None:
+    with cudawrap.lease(4) as all_of_them, pytest.raises(cudawrap.NoDeviceFree) as refused:
+        cudawrap.lease()
+    assert f"this process holds {','.join(all_of_them.uuids)}" in refused.value.message
+    assert refused.value.hint == "lease(once=True) gives a process the same lease again"
+
+
+def test_a_grant_can_be_ignored(monkeypatch: pytest.MonkeyPatch) -> None:
+    first, second, *_ = [device.uuid for device in cudawrap.devices()]
+    monkeypatch.setenv(VISIBLE, first)
+    with cudawrap.lease() as inside:
+        assert inside.uuids == (first,)
+        with pytest.raises(cudawrap.NoDeviceFree):
+            cudawrap.lease()
+        with cudawrap.lease(ignore_grant=True, policy="first") as outside:
+            assert outside.uuids == (second,)

@@ -98,8 +98,8 @@ def _for_python(hint: str) -> str:
 
 
 _ARGUMENTS = (
-    (r", or use --ignore-grant,", ""),
-    (r"; --ignore-grant chooses .*", ""),
+    (r", or use --ignore-grant,", ", or use ignore_grant=True,"),
+    (r"--ignore-grant\b", "ignore_grant=True"),
     (r".*\bgetgpu --wait\b", "wait=True joins the queue"),
     (r"getgpu --list( --json)?\b", "cudawrap.devices()"),
     (r"--share[ =]([\d/.%A-Z]+)", r'share="\1"'),

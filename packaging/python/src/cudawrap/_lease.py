@@ -15,6 +15,7 @@ import shlex
 import threading
 from collections.abc import Sequence
 from types import TracebackType
+from typing import Any
 
 from . import _cuda, _programs
 from ._errors import CudaInitialized, CudawrapError, NoDeviceFree
@@ -25,6 +26,9 @@ VISIBLE = "CUDA_VISIBLE_DEVICES"
 
 class Lease:
     """One or several devices that are reserved for this process; also a context manager, `async` or not."""
+
+    # Whether leaving a `with` block keeps it.
+    _stays = False
 
     def __init__(self, uuids: Sequence[str], tag: str, in_environment: bool) -> None:
         self._uuids = tuple(uuids)
@@ -89,7 +93,8 @@ class Lease:
         trace: TracebackType | None,
     ) -> None:
         self._leave()
-        self.release()
+        if not self._stays:
+            self.release()
 
     async def __aenter__(self) -> Lease:
         return self.__enter__()
@@ -101,7 +106,8 @@ class Lease:
         trace: TracebackType | None,
     ) -> None:
         self._leave()
-        await asyncio.to_thread(self.release)
+        if not self._stays:
+            await asyncio.to_thread(self.release)
 
     def _leave(self) -> None:
         if self._outer is not None:
@@ -127,6 +133,8 @@ def lease(
     model: str | Sequence[str] | None = None,
     env: bool = True,
     tag: str | None = None,
+    ignore_grant: bool = False,
+    once: bool = False,
 ) -> Lease:
     """Reserves `count` free devices for this process until it exits.
 
@@ -141,8 +149,25 @@ def lease(
     :param policy: which of the free devices, such as "pack" (`cudawrap --help` lists them).
     :param wait: True: queue without end; a number of seconds or "1h": that long; None: as the settings say.
     :param env: set CUDA_VISIBLE_DEVICES, and with a share the variables by which frameworks limit their memory.
+    :param ignore_grant: choose among all devices, and not only those of an inherited CUDA_VISIBLE_DEVICES.
+    :param once: one lease for the process: a later call with the same arguments gives this one again, and leaving a
+        `with` block keeps it, as the tasks of a worker that lives on need it.
     :param tag: a name for listings, metrics and the log; None: that of CUDAWRAP_TAG.
     """
+    if once:
+        return _once.lease(
+            env=env,
+            count=count,
+            share=share,
+            min_memory=min_memory,
+            profile=profile,
+            wait=wait,
+            gpu=gpu,
+            policy=policy,
+            model=model,
+            tag=tag,
+            ignore_grant=ignore_grant,
+        )
     user = _cuda.initialized() if env else None
     if user is not None:
         raise CudaInitialized(
@@ -150,8 +175,16 @@ def lease(
             "call cudawrap.lease() before the first CUDA call, or start the program by cudawrap",
         )
     words = choosing(count, share, min_memory, profile, wait, gpu, policy, model)
+    words += ["--ignore-grant"] if ignore_grant else []
     shown = {} if tag is None else {"CUDAWRAP_TAG": tag}
-    name, variables = reserve(words, {**_variables.before(), **shown})
+    try:
+        name, variables = reserve(words, {**_variables.before(), **shown})
+    except NoDeviceFree as error:
+        held = _variables.visible()
+        if held is None:
+            raise
+        text = f"{error.message}; this process holds {held}"
+        raise type(error)(text, "lease(once=True) gives a process the same lease again") from None
     if env:
         _variables.add(name, variables)
     return Lease(variables[VISIBLE].split(","), name, in_environment=env)
@@ -260,6 +293,35 @@ class _Variables:
                     _put(os.environ, name, value)
 
 
+class _Once:
+    """The lease that a process makes once, whatever calls for it."""
+
+    def __init__(self) -> None:
+        self._lease: Lease | None = None
+        self.forget()
+
+    def forget(self) -> None:
+        """In a forked child: the lease is the parent's."""
+        self._guard = threading.Lock()
+        self._lease = None
+        self._arguments: dict[str, object] = {}
+
+    def lease(self, **arguments: Any) -> Lease:
+        with self._guard:
+            if self._lease is not None and self._lease.is_active:
+                if arguments != self._arguments:
+                    held = ",".join(self._lease.uuids)
+                    raise CudawrapError(
+                        f"this process has leased {held} once, with other arguments",
+                        "release() it first, or leave out once=True",
+                    )
+                return self._lease
+            self._lease = lease(**arguments)
+            self._lease._stays = True
+            self._arguments = arguments
+            return self._lease
+
+
 def _put(environment: dict[str, str] | os._Environ[str], name: str, value: str | None) -> None:
     if value is None:
         environment.pop(name, None)
@@ -270,5 +332,7 @@ def _put(environment: dict[str, str] | os._Environ[str], name: str, value: str |
 _numbers = itertools.count(1)
 _current: contextvars.ContextVar[Lease | None] = contextvars.ContextVar("cudawrap.lease", default=None)
 _variables = _Variables()
+_once = _Once()
 if hasattr(os, "register_at_fork"):  # Not on Windows, where the package can be imported and no more.
     os.register_at_fork(after_in_child=_variables.forget)
+    os.register_at_fork(after_in_child=_once.forget)
