@@ -53,6 +53,7 @@ complete -c getgpu -l report -d 'Sum up the lines of the system\'s log (journalc
 complete -c getgpu -l count-free -d 'Print the number of free devices'
 complete -c getgpu -l explain -d 'Also print, for every other device, why it was not chosen'
 complete -c getgpu -l check -d 'Check whether this node is set up and print a remedy for each problem (with -q: problems only); with DIR...: check the wrapped programs there too'
+complete -c getgpu -l health -d 'With --check: only the GPUs for which a reset, a reboot or a repair is due'
 complete -c getgpu -l show-config -d 'Print each setting and where it comes from'
 complete -c getgpu -l monitor -d 'Watch the node as a service of root\'s: log the end of leases, apply max_idle, write metrics into FILE once a minute'
 complete -c getgpu -s v -l verbose -d 'Print what is decided and why'

@@ -65,13 +65,21 @@ pub fn worker() -> i32 {
 fn run(options: &GetgpuOptions, environment: &Environment, diag: &Diag) -> Result<(), Failure> {
     match &options.action {
         Action::Text(text) => return show(text),
-        Action::Check { directories, json } => {
+        Action::Check {
+            directories,
+            json,
+            health,
+        } => {
             let report = match options.level {
                 _ if *json => check::Report::Json,
                 Verbosity::Quiet => check::Report::Problems,
                 _ => check::Report::All,
             };
-            return check::check(environment, directories, report);
+            return if *health {
+                check::health(environment, report)
+            } else {
+                check::check(environment, directories, report)
+            };
         }
         Action::Report { by, since, json } => {
             return report::run(*by, since.as_deref(), *json);

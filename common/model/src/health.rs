@@ -135,6 +135,11 @@ impl Ailment {
         }
     }
 
+    /// Whether the GPU is no use until it is reset or replaced, or the node rebooted.
+    pub fn needs_repair(self) -> bool {
+        self != Self::Prohibited && self.consequence() == Consequence::Out
+    }
+
     /// What an administrator can do.
     pub const fn remedy(self) -> &'static str {
         match self {

@@ -60,6 +60,8 @@ pub enum Action {
     Check {
         directories: Vec<PathBuf>,
         json: bool,
+        /// Only at what has to be repaired.
+        health: bool,
     },
     /// Tell whether a call waits while the caller has devices.
     Wanted,

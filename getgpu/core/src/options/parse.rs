@@ -175,7 +175,12 @@ fn action(typed: &GetgpuArguments, choices: &Overrides) -> Result<Action, Failur
     let json = looking.json;
     Ok(if looking.check {
         let directories = typed.index.iter().map(PathBuf::from).collect();
-        Action::Check { directories, json }
+        let health = looking.health;
+        Action::Check {
+            directories,
+            json,
+            health,
+        }
     } else if let Some(every) = looking.watch {
         Action::Watch(every.max(OFTEN))
     } else if looking.list {

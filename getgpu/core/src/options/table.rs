@@ -201,6 +201,9 @@ pub struct Looking {
     /// only); with DIR...: check the wrapped programs there too
     #[arg(long)]
     pub check: bool,
+    /// With --check: only the GPUs for which a reset, a reboot or a repair is due
+    #[arg(long, requires = "check")]
+    pub health: bool,
     /// Print each setting and where it comes from
     #[arg(long)]
     pub show_config: bool,

@@ -9,7 +9,7 @@ use getgpu_choose::pool;
 use getgpu_linux::procfs::namespaces;
 use getgpu_lock::{LockFile, Span, occupancy};
 use getgpu_model::{
-    Activity, Detail, Failure, Inventory, Uuid, WITHOUT_PREFIX, WITHOUT_PREFIX_HINT,
+    Activity, Ailment, Detail, Failure, Inventory, Uuid, WITHOUT_PREFIX, WITHOUT_PREFIX_HINT,
     quantity::counted,
 };
 use getgpu_settings::Settings;
@@ -19,6 +19,26 @@ use super::health::NodeHealth;
 use getgpu_core::call::node;
 
 const SICK_GPU: &str = "nvidia-smi -q shows more; a GPU that is lost needs a reset or a reboot";
+
+/// Asks NVML for GPUs that do not answer, and for those that need a reset, a reboot or a repair.
+///
+/// # Errors
+///
+/// NVML does not list the node.
+pub fn check_repair(settings: &Settings, findings: &mut Findings) -> Result<(), Failure> {
+    let (inventory, health) = node(settings).ask(|node| {
+        let inventory = node.inventory(Detail::Full)?;
+        let health = NodeHealth::ask(node, &inventory)?;
+        Ok((inventory, health))
+    })?;
+    let gpus = counted(inventory.gpus.len(), "GPU");
+    findings.fine("driver", &gpus);
+    for silent in &inventory.silent {
+        findings.wrong("driver", &silent.to_string(), SICK_GPU);
+    }
+    health.report_ailments(findings, Ailment::needs_repair);
+    Ok(())
+}
 
 /// Asks NVML for everything; none if it does not answer.
 pub fn check(

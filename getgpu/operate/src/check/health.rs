@@ -47,7 +47,7 @@ impl NodeHealth {
 
     /// Tells it.
     pub fn report(&self, findings: &mut Findings) {
-        self.report_ailments(findings);
+        self.report_ailments(findings, |ailment| ailment != Ailment::ExclusiveProcess);
         self.report_modes(findings);
         if !self.detached.is_empty() {
             let gpus: Vec<String> = self.detached.iter().map(ToString::to_string).collect();
@@ -60,13 +60,13 @@ impl NodeHealth {
         }
     }
 
-    /// A line for each thing that is wrong with each GPU. A mode that is for one program was
-    /// set by an administrator, and is no problem.
-    fn report_ailments(&self, findings: &mut Findings) {
+    /// A line for each thing that is wrong with each GPU, for which `told_of`. A mode that is for one
+    /// program was set by an administrator, and is no problem.
+    pub fn report_ailments(&self, findings: &mut Findings, told_of: impl Fn(Ailment) -> bool) {
         let mut told: Vec<(u32, Ailment)> = Vec::new();
         for (device, health) in &self.devices {
             for ailment in &health.ailments {
-                if *ailment == Ailment::ExclusiveProcess {
+                if !told_of(*ailment) {
                     continue;
                 }
                 // Of MIG devices that have modes of their own each is named.

@@ -44,6 +44,19 @@ pub fn check(
     findings.report(report)
 }
 
+/// Looks only whether a reset, a reboot or a repair of a GPU is due; the failure is that one is. What a
+/// batch system drains a node for: settings, limits and modes that an administrator has set are none.
+///
+/// # Errors
+///
+/// Also if NVML does not answer, or there is no driver.
+pub fn health(environment: &Environment, report: Report) -> Result<(), Failure> {
+    let loaded = Loaded::read(environment, None).unwrap_or_else(|_| Loaded::built_in());
+    let mut findings = Findings::default();
+    devices::check_repair(&loaded.settings, &mut findings)?;
+    findings.report(report)
+}
+
 /// Tables of limits for a group or a user that this node does not have: one file may be for
 /// many nodes, so it is told and is no problem.
 fn without_members(tables: &[Scoped], findings: &mut Findings) {

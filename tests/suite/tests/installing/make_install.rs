@@ -60,7 +60,7 @@ fn install_never_builds() {
 const INSTALLED: [(&str, &str); 5] = [
     ("555", "bin/cudawrap"),
     ("755", "bin/getgpu bin/create-cudawrap lib/getgpu/libcudawrap.so \
-        share/getgpu/slurm/task-prolog"),
+        share/getgpu/slurm/task-prolog share/getgpu/slurm/health"),
     ("644", "lib/tmpfiles.d/getgpu.conf share/man/man1/getgpu.1 share/man/man1/cudawrap.1 \
         share/man/man1/create-cudawrap.1 share/man/man5/getgpu.toml.5 \
         share/bash-completion/completions/getgpu share/zsh/site-functions/_cudawrap \

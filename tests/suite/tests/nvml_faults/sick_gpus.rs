@@ -64,6 +64,13 @@ fn a_gpu_on_which_cuda_cannot_start_is_never_handed_out() {
         );
         let check = sandbox.ask("--check");
         check.shows(&format!("GPU 2: {text}")).shows(remedy);
+        // What a node is drained for: an administrator's mode is no damage.
+        let repair = sandbox.ask("-q --check --health");
+        if word == "prohibited" {
+            repair.exits(0).prints("");
+        } else {
+            repair.exits(1).shows(&format!("GPU 2: {text}"));
+        }
         let metrics = sandbox.ask("--list --format prometheus").output();
         assert!(
             metrics.contains(&format!("ailment=\"{word}\"}} 1")),
