@@ -22,7 +22,7 @@ target      = $(or $(CARGO_TARGET_DIR),target)
 programs    = $(target)/release
 portable    = $(target)/x86_64-unknown-linux-gnu/release
 
-.PHONY: all help build built portable demo check check-all check-gpu torture fuzz asan mutants mutants-sample miri coverage properties soak loops slurm-load storms budget bench install install-files uninstall uninstall-files stage stage-rpm deb rpm portable-deb portable-rpm deb-only rpm-only wheel wheel-only clean
+.PHONY: all help build built portable demo check check-changed check-all check-gpu torture fuzz asan mutants mutants-sample miri coverage properties soak loops slurm-load storms budget bench install install-files uninstall uninstall-files stage stage-rpm deb rpm portable-deb portable-rpm deb-only rpm-only wheel wheel-only clean
 
 all: build
 
@@ -57,6 +57,10 @@ check: ## the tests that need nothing but cargo, 4 minutes
 	rm -f $(skipped)
 	$(TEST) --lib --bins --test plans $(themes:%=--test %) -- $(at_once)
 	tests/skipped.sh $(skipped)
+
+# The tests of what has changed since BASE, by default the last commit: named first, since it is run most often.
+check-changed: ## the tests of what has changed
+	tests/changed.sh
 
 # With APART, a list of themes, all tests but these.
 apart = $(filter-out $(APART),$(basename $(notdir $(patsubst %/main.rs,%,$(wildcard */tests/*.rs */tests/*/main.rs tests/suite/tests/*/main.rs)))))
