@@ -10,7 +10,7 @@ use getgpu_lock::LockFile;
 use getgpu_model::Diag;
 use getgpu_settings::{Environment, Settings};
 
-use crate::ranks::Rank;
+use crate::ranks::rank::Rank;
 
 /// How cudawrap was started.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]

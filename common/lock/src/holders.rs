@@ -8,6 +8,8 @@ use serde::Serialize;
 
 use super::holder_args::{HolderArgs, Until};
 use super::kept::Keeper;
+pub use super::locks_shown::units_of;
+
 use super::locks_shown::found_by_locks;
 use super::ownership_proof::{HOLDER_NAME, HolderProcess, locks_of, shown_in};
 use super::{Held, Level, LockFile, OfdLock, Side, Span, occupancy};
@@ -338,12 +340,6 @@ fn holder(lock_file: &LockFile, span: Span, side: Side, uid: u32, stat: &Stat) -
 pub fn is_innocent(lock_file: &LockFile, pid: i32, side: Side, span: Span) -> bool {
     std::fs::read_dir(format!("/proc/{pid}/fdinfo")).is_ok()
         && units_of(lock_file, pid, side, span).is_empty()
-}
-
-/// The units of a device that the descriptors of a process show, as far as they may be
-/// read.
-pub fn units_of(lock_file: &LockFile, pid: i32, side: Side, span: Span) -> Units {
-    shown_in(&locks_of(pid), lock_file, span.of_side(side, Level::Outer))
 }
 
 /// The units that a process has for itself. Of a lease around its own it may have inherited the

@@ -3,8 +3,8 @@
 
 use std::collections::BTreeSet;
 
-use super::holders::units_of;
-use super::{LockFile, Side, Span};
+use super::ownership_proof::{locks_of, shown_in};
+use super::{Level, LockFile, Side, Span};
 use getgpu_linux::{
     Stat,
     procfs::{self, namespaces},
@@ -47,4 +47,10 @@ pub(crate) fn found_by_locks(
         }
     }
     found
+}
+
+/// The units of a device that the descriptors of a process show, as far as they may be
+/// read.
+pub fn units_of(lock_file: &LockFile, pid: i32, side: Side, span: Span) -> Units {
+    shown_in(&locks_of(pid), lock_file, span.of_side(side, Level::Outer))
 }

@@ -4,26 +4,7 @@
 use serde::{Deserialize, Serialize};
 
 use crate::ident::Uuid;
-use crate::inventory::{Detail, Device, Gpu, Inventory};
-
-/// A GPU, or one MIG device of it, that did not answer.
-#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
-pub struct Silent {
-    /// NVML index of the GPU.
-    pub gpu: u32,
-    /// MIG index on it; none: the GPU itself.
-    pub slot: Option<u32>,
-    /// Why nothing more is known of it.
-    pub reason: String,
-}
-
-impl std::fmt::Display for Silent {
-    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
-        let slot = self.slot.map(|slot| format!(" MIG device {slot}"));
-        let slot = slot.unwrap_or_default();
-        write!(f, "GPU {}{slot}: {}", self.gpu, self.reason)
-    }
-}
+use crate::inventory::{Detail, Device, Gpu, Inventory, Silent};
 
 /// One GPU with its devices.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]

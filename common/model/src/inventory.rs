@@ -6,7 +6,6 @@ use clap::ValueEnum;
 use serde::{Deserialize, Serialize};
 
 use crate::cpus::CpuSet;
-use crate::gpu_listing::Silent;
 use crate::health::Health;
 use crate::ident::Uuid;
 
@@ -205,6 +204,25 @@ impl Usage {
             activity: Activity::Unknown,
             ..Self::busy(reason)
         }
+    }
+}
+
+/// A GPU, or one MIG device of it, that did not answer.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Silent {
+    /// NVML index of the GPU.
+    pub gpu: u32,
+    /// MIG index on it; none: the GPU itself.
+    pub slot: Option<u32>,
+    /// Why nothing more is known of it.
+    pub reason: String,
+}
+
+impl std::fmt::Display for Silent {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        let slot = self.slot.map(|slot| format!(" MIG device {slot}"));
+        let slot = slot.unwrap_or_default();
+        write!(f, "GPU {}{slot}: {}", self.gpu, self.reason)
     }
 }
 

@@ -29,12 +29,13 @@ pub use batch::{BatchGpus, Job};
 pub use cpus::{CpuSet, overlap};
 pub use diag::{Diag, Verbosity};
 pub use error::{Failure, Kind, reason, refused};
-pub use gpu_listing::{GpuListing, Silent};
+pub use gpu_listing::GpuListing;
 pub use gpu_model::is_model;
 pub use health::{Ailment, ComputeMode, Health, of_recovery_action};
 pub use ident::{Selector, Uuid, WITHOUT_PREFIX, WITHOUT_PREFIX_HINT};
 pub use inventory::{
-    Activity, Detail, Device, Gauge, Gpu, GpuProcess, Inventory, Memory, Usage, usable_together,
+    Activity, Detail, Device, Gauge, Gpu, GpuProcess, Inventory, Memory, Silent, Usage,
+    usable_together,
 };
 pub use mig_profile::MigProfile;
 pub use nearest::{Distance, Nearest};

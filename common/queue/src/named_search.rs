@@ -34,7 +34,7 @@ pub fn take_in_turn(
     let probe = named.lock_file.open()?;
     let granted = Rc::new(named.request.named(named.uuids()));
     let mut search = NamedSearch {
-        request: granted.inside(None),
+        request: Owned::inside(&granted, None),
         granted,
         named: *named,
         looked: Instant::now(),
@@ -49,7 +49,7 @@ pub fn take_in_turn(
         if matches!(owned, Decision::All(_)) {
             ahead = 0;
         }
-        search.request = search.granted.inside(owned.cover());
+        search.request = Owned::inside(&search.granted, owned.cover());
     }
     if ahead > 0 && !waits {
         let alone = stalled_head::alone(
@@ -88,7 +88,7 @@ impl NamedSearch<'_> {
     fn look_again(&mut self) {
         if self.looked.elapsed() >= RELOOK {
             self.looked = Instant::now();
-            self.request = self.granted.inside(self.named.cover());
+            self.request = Owned::inside(&self.granted, self.named.cover());
         }
     }
 }

@@ -74,7 +74,7 @@ impl<'a, 'n, N: Name> Search<'a, 'n, N> {
             lock_file: at.lock_file,
             side: at.side,
             inventory: node.inventory(granted.look())?,
-            request: granted.inside(None),
+            request: Owned::inside(&granted, None),
             granted,
             node,
             environment: at.environment,
@@ -119,9 +119,7 @@ impl<'a, 'n, N: Name> Search<'a, 'n, N> {
 
     /// A reservation of this user may have begun or ended since the last look.
     fn own_anew(&mut self) {
-        self.request = self
-            .granted
-            .owned_now(self.lock_file, Some(&self.inventory));
+        self.request = Owned::now(&self.granted, self.lock_file, Some(&self.inventory));
     }
 
     fn gives_way(&mut self, probe: &OfdLock) -> Result<bool, Failure> {

@@ -1,7 +1,7 @@
 //! The settings of libcudawrap.so, which gives a program its device at its first CUDA call: which
 //! programs, how long they wait, and what happens where none can be given.
 
-use super::keys::keys;
+use super::key::keys;
 use super::value_codec::{names, quoted, read, show_or};
 use super::value_types::{Wait, words};
 

@@ -2,46 +2,15 @@
 //! for, how it is read and shown. Files, options and CUDAWRAP_* variables are all read by
 //! it; `--show-config` follows it, and a test holds etc/config.toml against it.
 
+pub use super::key::Key;
+
 use super::Settings;
+use super::key::keys;
 use super::value_codec::{
     absolute_path, count, memory, names, path, quoted, read, selectors, show_or, show_path,
     show_size, show_text, show_time, size, some_time, time, truth,
 };
 use crate::policy_words;
-
-/// One setting: its name, who may set it, its line of help, and how it is read and shown. A row of [`KEYS`].
-#[derive(Clone, Copy)]
-pub struct Key {
-    /// Name in the file.
-    pub name: &'static str,
-    /// Policy: only the system's file may set it.
-    pub policy: bool,
-    /// One line of help.
-    pub help: &'static str,
-    /// The value in force, as it would be written in the file.
-    pub show: fn(&Settings) -> String,
-    /// Puts a value in force, given as one text or a list of texts; else what is wrong
-    /// with it.
-    pub put: fn(&mut Settings, &[String]) -> Result<(), String>,
-}
-
-/// Makes a table of settings: for each whether it is policy or a preference, its name, its line of
-/// help, how it is shown and how it is read.
-macro_rules! keys {
-    ($(#[$about:meta])* $table:ident: $($kind:ident $name:literal, $help:expr, $show:expr, |$settings:ident, $texts:ident| $put:expr;)*) => {
-        $(#[$about])*
-        pub(crate) const $table: &[$crate::keys::Key] = &[$($crate::keys::Key {
-            name: $name,
-            policy: $crate::keys::keys!(@ $kind),
-            help: $help,
-            show: $show,
-            put: |$settings, $texts| { $put; Ok(()) },
-        },)*];
-    };
-    (@ policy) => { true };
-    (@ preference) => { false };
-}
-pub(crate) use keys;
 
 /// The tables, policy first. Those of extras lie with the extra.
 const TABLES: [&[Key]; 4] = [

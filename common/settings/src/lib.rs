@@ -12,6 +12,7 @@ pub mod env_flags;
 mod environment;
 mod file;
 mod first_call;
+mod key;
 pub mod keys;
 mod loaded;
 mod member;

@@ -4,7 +4,7 @@
 use std::str::FromStr;
 use std::time::Duration;
 
-use super::keys::keys;
+use super::key::keys;
 use super::value_codec::{each, quoted, read, show_time, some_time, time, truth, words as split};
 use super::value_types::words;
 use getgpu_model::Share;

@@ -153,7 +153,7 @@ pub fn free(call: &CudawrapCall<'_>, asked: Asked) -> Result<Choice, Failure> {
         let (request, others) = place(call, node, asked, &mut neighbours)?;
         let request = Rc::new(request);
         let known = node.known();
-        let owned = request.owned_now(call.lock_file, known.as_deref());
+        let owned = Owned::now(&request, call.lock_file, known.as_deref());
         let grant = request.filter.grant.as_ref();
         let is_only = grant.is_some_and(|grant| grant.len() == request.count)
             && request.grant.visible != Visible::Unset;

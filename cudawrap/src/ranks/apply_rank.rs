@@ -10,8 +10,9 @@ use getgpu_model::{
 };
 use getgpu_settings::Shown;
 
+use super::rank::Rank;
 use super::waiting::{self, DividedFrom};
-use super::{LAUNCHERS, Rank, distribution, launchers};
+use super::{LAUNCHERS, distribution, launchers};
 use crate::bind::CpuNeighbours;
 use crate::call::{CudawrapCall, Origin};
 

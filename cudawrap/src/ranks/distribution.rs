@@ -4,7 +4,7 @@
 
 use getgpu_model::Share;
 
-use super::Rank;
+use super::rank::Rank;
 
 /// The share of each rank where there are more ranks than devices, or more than devices with
 /// `count` of them each: one of as many parts as the fullest device has ranks.

@@ -7,6 +7,7 @@
 pub mod apply_rank;
 pub mod distribution;
 pub mod launchers;
+pub mod rank;
 pub mod slurm;
 pub mod waiting;
 
@@ -15,28 +16,10 @@ use std::borrow::Cow;
 use getgpu_model::{Diag, Failure, Kind};
 use getgpu_settings::Settings;
 
+pub use rank::Rank;
+
+use rank::{RankVariables, number};
 use waiting::WaitOrigin;
-
-/// One rank of a parallel program on this node.
-#[derive(Clone, Debug, PartialEq, Eq)]
-pub struct Rank {
-    /// Its number on this node, from 0.
-    pub local: usize,
-    /// How many there are on this node, if that is known.
-    pub size: Option<usize>,
-    /// The devices of the whole step on this node, where the launcher may have given each
-    /// rank its own already (Slurm).
-    pub devices: Option<usize>,
-    /// Whether it speaks for all: rank 0 of the whole program.
-    pub first: bool,
-}
-
-impl Rank {
-    /// Whether other ranks of the node may wait for this one.
-    pub fn has_siblings(&self) -> bool {
-        self.size.map_or(self.local > 0, |size| size > 1)
-    }
-}
 
 /// Which rank this process is, and the settings that are in force for it.
 ///
@@ -187,9 +170,6 @@ const LAUNCHERS: &[Launcher] = &[
     SLURM,
 ];
 
-/// How a variable of the environment is read.
-type RankVariables<'a> = &'a dyn Fn(&str) -> Option<String>;
-
 /// The rank that the environment tells. Where one launcher starts another, the inner one
 /// inherits the variables of the outer one, so the innermost has to be known: torchrun sets a
 /// variable that says it is there; for the others, `nearest` is the name of the nearest
@@ -252,25 +232,6 @@ impl Launcher {
             Some(_) => Ok(None),
         }
     }
-}
-
-/// A variable that holds a number; `None` if it is not set or empty.
-fn number(get: RankVariables<'_>, name: &str) -> Result<Option<usize>, Failure> {
-    let Some(text) = Some(name)
-        .filter(|name| !name.is_empty())
-        .and_then(get)
-        .filter(|text| !text.is_empty())
-    else {
-        return Ok(None);
-    };
-    text.trim().parse().map(Some).map_err(|_| {
-        let shown = getgpu_model::diag::printable(&text);
-        Failure::new(
-            Kind::Usage,
-            format!("{name}={shown}: not the number of a rank"),
-        )
-        .hint(format!("unset {name} to choose without ranks"))
-    })
 }
 
 #[cfg(test)]

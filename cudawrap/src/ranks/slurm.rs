@@ -4,7 +4,7 @@
 
 use getgpu_model::Failure;
 
-use super::{Rank, RankVariables, number};
+use super::rank::{Rank, RankVariables, number};
 
 /// The task of a step that this process is.
 pub fn find_rank(get: RankVariables<'_>) -> Result<Option<Rank>, Failure> {

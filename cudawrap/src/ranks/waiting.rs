@@ -9,7 +9,8 @@ use getgpu_linux::program_name;
 use getgpu_model::{Device, Failure, Kind, Share, UNITS};
 use getgpu_settings::{Settings, Wait};
 
-use super::{Rank, launchers};
+use super::launchers;
+use super::rank::Rank;
 use crate::call::{CudawrapCall, Origin};
 
 /// The settings of a process that may be a rank with others beside it: then no `wait` of

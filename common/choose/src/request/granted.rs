@@ -1,10 +1,7 @@
 //! A request with the devices that its grant leaves to it, if there is a grant.
 
-use std::rc::Rc;
-
 use super::grant::Grant;
-use super::owned::Owned;
-use crate::ownership::{self, Cover, Decision, OwnershipQuestion};
+use crate::ownership::{self, Decision, OwnershipQuestion};
 use crate::pool::{Filter, Portion};
 use crate::take::kind::TakeKind;
 use getgpu_ask::Look;
@@ -110,16 +107,6 @@ impl Granted {
             },
             ..self
         }
-    }
-
-    /// The request inside of what the call owns.
-    pub fn inside(self: &Rc<Self>, cover: Option<Cover>) -> Owned {
-        Owned::new(self, cover)
-    }
-
-    /// The request inside of what the call owns now.
-    pub fn owned_now(self: &Rc<Self>, lock_file: &LockFile, known: Option<&Inventory>) -> Owned {
-        self.inside(self.owned(lock_file, known).cover())
     }
 
     /// What of the grant's devices this call owns already; without a grant, nothing.

@@ -6,8 +6,8 @@ use std::rc::Rc;
 use super::granted::Granted;
 use crate::ownership::Cover;
 use crate::pool::Portion;
-use getgpu_lock::Level;
-use getgpu_model::{Device, Units};
+use getgpu_lock::{Level, LockFile};
+use getgpu_model::{Device, Inventory, Units};
 use getgpu_settings::Policy;
 
 /// What one call asks for, inside of what it owns.
@@ -30,12 +30,18 @@ impl Deref for Owned {
 }
 
 impl Owned {
-    pub(super) fn new(granted: &Rc<Granted>, cover: Option<Cover>) -> Self {
+    /// Inside of `cover`.
+    pub fn inside(granted: &Rc<Granted>, cover: Option<Cover>) -> Self {
         Self {
             granted: Rc::clone(granted),
             cover,
             takes_kept: false,
         }
+    }
+
+    /// Inside of what the call owns now.
+    pub fn now(granted: &Rc<Granted>, lock_file: &LockFile, known: Option<&Inventory>) -> Self {
+        Self::inside(granted, granted.owned(lock_file, known).cover())
     }
 
     /// The same for a call that may take, or may not take, what is kept for a waiter.

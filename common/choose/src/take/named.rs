@@ -112,7 +112,7 @@ impl NamedTake<'_> {
 
     fn take_inside(&self, probe: &OfdLock, cover: Option<Cover>) -> Result<NamedOutcome, Failure> {
         let request = Rc::new(self.request.named(self.uuids()));
-        let request = request.inside(cover.clone());
+        let request = Owned::inside(&request, cover.clone());
         let gate = if self.devices.len() > 1 {
             gate::enter(self.lock_file)?
         } else {

@@ -38,7 +38,7 @@ pub fn choose(
         let value = answer::value(call, uuids, known.as_deref())?;
         return Ok(Chosen::Ready(answer::again(call, cover, value)?));
     }
-    let request = &granted.inside(owned.cover());
+    let request = &Owned::inside(granted, owned.cover());
     if let (Some(only), Some(known)) = (&request.filter.granted_alone, &known) {
         let device = known.devices.iter().find(|device| device.uuid == *only);
         let line = device.and_then(|device| request.excluded_grant(device));

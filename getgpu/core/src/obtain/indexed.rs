@@ -5,7 +5,8 @@ use getgpu_ask::{HANGS_OR_SICK, Node};
 use std::rc::Rc;
 
 use getgpu_choose::{
-    Admission, Chooser, Decision, Got, Granted, IndexOrder, Indexed, Offer, Part, Taken, pool,
+    Admission, Chooser, Decision, Got, Granted, IndexOrder, Indexed, Offer, Owned, Part, Taken,
+    pool,
 };
 use getgpu_lock::Side;
 use getgpu_model::{Device, Failure, Inventory, Kind};
@@ -31,7 +32,7 @@ pub fn indexed(
     if let Decision::All(cover) = &owned {
         return Ok(Chosen::Ready(answer::again(call, cover, value)?));
     }
-    let request = &granted.inside(owned.cover());
+    let request = &Owned::inside(granted, owned.cover());
     let probe = call.lock_file.open()?;
     let mut chooser = Chooser {
         node,
