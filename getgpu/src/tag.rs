@@ -2,14 +2,20 @@
 //! each user, and root may reserve for others. The same name with the same request is the
 //! same reservation, so that a prolog may run twice.
 
+use std::time::Duration;
+
 use getgpu_choose::Request;
-use getgpu_linux::{ChildUser, procfs::namespaces};
+use getgpu_linux::{ChildUser, CommandLines, procfs::namespaces};
 use getgpu_lock::{
     HolderArgs, HolderProcess, LockFile, OfdLock, Role, Tag, layout, ownership_proof, user_locks,
 };
 use getgpu_model::{Failure, Kind, Uuid};
 
 use crate::options::{Action, GetgpuOptions};
+
+/// What processes of the job's user cost a prolog at most before it reserves a part, beside what they
+/// cost its other searches.
+const OF_PART: Duration = Duration::from_millis(400);
 
 /// This call's turn at a tag: while it is kept, no other call of this user looks whether the tag
 /// is in use. `None`: there is no tag, or another user holds the byte, which delays no call.
@@ -99,10 +105,16 @@ fn turn(lock_file: &LockFile, uid: u32, name: &str) -> Result<Turn, Failure> {
 /// The reservations under a name, those of this user or of all users, the oldest first. A
 /// prolog's parts are no tags, so a user who types `slurm-4711` does not meet them.
 fn under(lock_file: &LockFile, uid: Option<u32>, name: &str, role: Role) -> Vec<HolderProcess> {
-    let mut holders = ownership_proof::reservations(lock_file, uid, &|args: &HolderArgs| {
+    let command_lines = match role {
+        Role::JobPart => CommandLines::within(OF_PART),
+        Role::Reservation | Role::Lease | Role::Task => CommandLines::start(),
+    };
+    let is_wanted = |args: &HolderArgs| {
         let is_named = args.tag.as_ref().is_some_and(|tag| tag.name == name);
         is_named && (role == Role::JobPart) == (args.role == Role::JobPart)
-    });
+    };
+    let found = ownership_proof::search(lock_file, uid, &command_lines, &is_wanted);
+    let mut holders = found.proven;
     holders.sort_by_key(|holder| (holder.args.since, holder.pid));
     holders
 }
