@@ -52,3 +52,16 @@ fn an_error_is_no_form() {
     assert!(form(directory.path(), Links::Follow).is_err());
     assert!(form(&directory.path().join("nothing"), Links::Follow).is_err());
 }
+
+/// The directory's owner may exchange a file for anything after it was looked at.
+#[test]
+fn what_took_the_place_of_a_program_is_not_waited_for() {
+    let directory = tempfile::tempdir().unwrap();
+    let pipe = directory.path().join("pipe");
+    nix::unistd::mkfifo(&pipe, nix::sys::stat::Mode::S_IRWXU).unwrap();
+    let link = directory.path().join("link");
+    std::os::unix::fs::symlink("pipe", &link).unwrap();
+    assert!(form(&pipe, Links::Refuse).is_err());
+    assert!(form(&link, Links::Follow).is_err());
+    assert!(form(&link, Links::Refuse).is_err());
+}

@@ -5,7 +5,7 @@
 
 use std::cell::RefCell;
 use std::collections::BTreeMap;
-use std::io::{self, PipeReader, Read, Write};
+use std::io::{self, PipeReader, PipeWriter, Read, Write};
 use std::time::{Duration, Instant};
 
 use nix::errno::Errno;
@@ -14,6 +14,7 @@ use nix::unistd::Pid;
 use crate::child::kill_and_reap;
 use crate::poll;
 use crate::procfs::process_memory::{self, Secret};
+use crate::procfs::run_time::{Stopwatch, run_delay};
 
 /// How long one stranger's command line is waited for, all of one user's together, and all
 /// users' together: its owner could make the read hang (proc_pid_cmdline(5)).
@@ -92,22 +93,47 @@ impl CommandLines {
 
     /// What `read` finds of a process of another user, `uid`; none where it takes too long, or this
     /// user's reads or all together have.
-    pub fn ask(&self, uid: u32, read: impl FnOnce() -> Vec<u8>) -> Option<Vec<u8>> {
-        let all = self.left();
-        let mut spent = self.spent.borrow_mut();
-        let own = spent.entry(uid).or_default();
-        let left = STRANGERS.saturating_sub(*own).min(all);
-        // In less than that a read that hangs would not be seen as one.
-        if left <= HANGS {
-            return None;
+    fn ask(&self, uid: u32, read: impl Fn() -> Vec<u8>) -> Option<Vec<u8>> {
+        self.ask_all(uid, 1, |_| read()).pop().flatten()
+    }
+
+    /// What `read` finds of so many processes of another user, by their number; none for each where
+    /// that takes too long. One child reads them all, and another goes on behind one that hangs.
+    pub fn ask_all(
+        &self,
+        uid: u32,
+        count: usize,
+        read: impl Fn(usize) -> Vec<u8>,
+    ) -> Vec<Option<Vec<u8>>> {
+        let mut answers = Vec::with_capacity(count);
+        let mut child = None;
+        while answers.len() < count {
+            let own = self.spent.borrow().get(&uid).copied().unwrap_or_default();
+            let left = STRANGERS.saturating_sub(own).min(self.left());
+            // In less than that a read that hangs would not be seen as one.
+            if left <= HANGS {
+                answers.resize(count, None);
+                break;
+            }
+            let next = answers.len();
+            let mut reads = match child.take() {
+                Some(child) => child,
+                None => match ReaderChild::of_pieces((next..count).map(&read)) {
+                    Ok(child) => child,
+                    Err(_) => {
+                        answers.push(None);
+                        continue;
+                    }
+                },
+            };
+            let (answer, took) = reads.piece(STRANGER.min(left));
+            if took > self.least {
+                *self.spent.borrow_mut().entry(uid).or_default() += took;
+            }
+            child = answer.is_some().then_some(reads);
+            answers.push(answer);
         }
-        let began = Instant::now();
-        let answer = within(STRANGER.min(left), read);
-        let took = began.elapsed();
-        if took > self.least {
-            *own += took;
-        }
-        answer
+        answers
     }
 }
 
@@ -116,12 +142,6 @@ fn environ(pid: i32) -> Vec<u8> {
         Secret::Bytes(bytes) => bytes,
         Secret::Denied | Secret::Gone => Vec::new(),
     }
-}
-
-/// What `read` gives; `None` if it takes longer than `limit`.
-pub fn within(limit: Duration, read: impl FnOnce() -> Vec<u8>) -> Option<Vec<u8>> {
-    let mut child = ReaderChild::start(read).ok()?;
-    child.answer(limit)
 }
 
 /// A child that reads what may hang, so that its parent does not hang: the parent waits with a limit, and kills it.
@@ -141,6 +161,25 @@ impl ReaderChild {
     ///
     /// Those of pipe(2) and fork(2).
     pub fn start(read: impl FnOnce() -> Vec<u8>) -> io::Result<Self> {
+        Self::writing(|mut pipe| {
+            let _ = pipe.write_all(&read());
+        })
+    }
+
+    /// Starts a child that sends pieces, each behind its length.
+    fn of_pieces(pieces: impl Iterator<Item = Vec<u8>>) -> io::Result<Self> {
+        Self::writing(|mut pipe| {
+            for piece in pieces {
+                let length = u32::try_from(piece.len()).unwrap_or(u32::MAX);
+                let sent = pipe.write_all(&length.to_le_bytes());
+                if sent.and_then(|()| pipe.write_all(&piece)).is_err() {
+                    return;
+                }
+            }
+        })
+    }
+
+    fn writing(write: impl FnOnce(&PipeWriter)) -> io::Result<Self> {
         let (pipe, writer) = io::pipe()?;
         let parent = std::process::id();
         // SAFETY: with one thread the child may use all of its memory; it ends by _exit,
@@ -151,7 +190,7 @@ impl ReaderChild {
                 // A read that hangs must not outlive a starter that was killed.
                 crate::sys::die_with(parent);
                 drop(pipe);
-                let _ = (&writer).write_all(&read());
+                write(&writer);
                 libc::_exit(0);
             }
             pid
@@ -162,6 +201,53 @@ impl ReaderChild {
             bytes: Vec::new(),
             whole: false,
         })
+    }
+
+    /// The next piece, if it arrives within `limit`, and how long that took. Time in which the two wait
+    /// for a processor does not count.
+    fn piece(&mut self, limit: Duration) -> (Option<Vec<u8>>, Duration) {
+        let (watch, pid) = (Stopwatch::start(), self.pid.to_string());
+        let delay = run_delay(&pid);
+        let took = || {
+            let waited = run_delay(&pid).saturating_sub(delay);
+            watch.elapsed().saturating_sub(waited)
+        };
+        loop {
+            if let Some(piece) = self.next_piece() {
+                return (Some(piece), took());
+            }
+            let left = limit.saturating_sub(took());
+            if self.whole || left.is_zero() {
+                return (None, took());
+            }
+            match poll::readable(&self.pipe, Instant::now() + left) {
+                Ok(true) => self.receive(),
+                Ok(false) => {}
+                Err(_) => return (None, took()),
+            }
+        }
+    }
+
+    /// Takes a piece that has arrived.
+    fn next_piece(&mut self) -> Option<Vec<u8>> {
+        let (length, rest) = self.bytes.split_first_chunk::<4>()?;
+        let length = u32::from_le_bytes(*length) as usize;
+        let piece = rest.get(..length)?.to_vec();
+        self.bytes.drain(..4 + length);
+        Some(piece)
+    }
+
+    /// Reads what has arrived.
+    fn receive(&mut self) {
+        let mut bytes = [0u8; 4096];
+        match self.pipe.read(&mut bytes) {
+            Ok(0) => self.whole = true,
+            Ok(read) => self
+                .bytes
+                .extend_from_slice(bytes.get(..read).unwrap_or_default()),
+            Err(error) if error.kind() == io::ErrorKind::Interrupted => {}
+            Err(_) => self.whole = true,
+        }
     }
 
     /// The answer, if all of it arrives within `limit`; it may be asked for again.
@@ -245,7 +331,24 @@ mod tests {
     #[test]
     fn an_answer_is_whole_and_its_child_gone() {
         let bytes = vec![b'x'; 1 << 20];
-        let answer = within(Duration::from_secs(100), || bytes.clone());
-        assert_eq!(answer, Some(bytes));
+        let mut child = ReaderChild::start(|| bytes.clone()).unwrap();
+        assert_eq!(child.answer(Duration::from_secs(100)), Some(bytes));
+    }
+
+    #[test]
+    fn one_that_hangs_keeps_no_other_from_being_read() {
+        let lines = CommandLines::start();
+        let read = |number: usize| {
+            if number == 1 {
+                std::thread::sleep(Duration::from_secs(100));
+            }
+            vec![b'x'; number * 70_000]
+        };
+        let answers = lines.ask_all(1, 4, read);
+        let lengths: Vec<Option<usize>> = answers
+            .iter()
+            .map(|answer| answer.as_ref().map(Vec::len))
+            .collect();
+        assert_eq!(lengths, [Some(0), None, Some(140_000), Some(210_000)]);
     }
 }

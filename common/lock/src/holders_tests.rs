@@ -16,10 +16,10 @@ fn span() -> Span {
     Span::of(&Uuid::parse(UUID).unwrap())
 }
 
-/// A holder with these words, of init's own user.
+/// A holder of this user with these words.
 fn process<'a>(words: impl IntoIterator<Item = &'a str>) -> HolderProcess {
     HolderProcess {
-        pid: 1,
+        pid: std::process::id() as i32,
         start: 0,
         args: HolderArgs::parse(words).unwrap(),
     }

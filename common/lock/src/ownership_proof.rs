@@ -5,6 +5,7 @@
 use super::holder_args::{HolderArgs, OPTION};
 use super::{LockFile, Span};
 use std::cell::RefCell;
+use std::collections::BTreeMap;
 use std::time::{Duration, Instant};
 
 use getgpu_linux::{
@@ -121,40 +122,57 @@ pub fn search(
     let pids = procfs::pids().into_iter().filter(|pid| {
         *pid != own && uid.is_none_or(|uid| procfs::may_be_of(*pid, uid)) && called(*pid)
     });
+    let mut by_owner: BTreeMap<u32, Vec<(i32, u64)>> = BTreeMap::new();
     for pid in pids {
-        let Some(owner) = procfs::euid(pid) else {
-            continue;
-        };
-        if uid.is_some_and(|uid| uid != owner) {
-            continue;
+        let owner = procfs::euid(pid).filter(|owner| uid.is_none_or(|uid| uid == *owner));
+        if let (Some(owner), Some(stat)) = (owner, Stat::read(pid)) {
+            by_owner.entry(owner).or_default().push((pid, stat.start));
         }
-        let Some(start) = Stat::read(pid).map(|stat| stat.start) else {
-            continue;
-        };
-        let read = || proven_line(lock_file, pid, start, wanted);
-        let line = if owner == ours {
-            read()
-        } else {
-            // Any user may give a process this name, and whether it holds anything is seen
-            // without its help.
-            let answer = command_lines.ask(owner, || {
-                let holds = holds_something(lock_file, pid);
-                let line = holds.then(|| read().map(|line| [&[READ], &line[..]].concat()));
-                line.unwrap_or(Some(Vec::new())).unwrap_or(vec![UNREAD])
-            });
-            match answer.as_deref() {
-                Some([]) => Some(Vec::new()),
-                Some([READ, line @ ..]) => Some(line.to_vec()),
-                // One that has exited meanwhile has given everything up.
-                None if !Stat::runs(pid, start) => Some(Vec::new()),
-                Some(_) | None => None,
-            }
-        };
-        found.unread += usize::from(line.is_none());
-        let holder = line.and_then(|line| HolderProcess::parse(pid, start, &line));
-        found.proven.extend(holder);
     }
+    for (owner, processes) in by_owner {
+        let lines = if owner == ours {
+            let read = |(pid, start): &(i32, u64)| proven_line(lock_file, *pid, *start, wanted);
+            processes.iter().map(read).collect()
+        } else {
+            lines_of_stranger(lock_file, owner, &processes, command_lines, wanted)
+        };
+        for ((pid, start), line) in processes.into_iter().zip(lines) {
+            // One that has exited meanwhile has given everything up.
+            found.unread += usize::from(line.is_none() && Stat::runs(pid, start));
+            let holder = line.and_then(|line| HolderProcess::parse(pid, start, &line));
+            found.proven.extend(holder);
+        }
+    }
+    found.proven.sort_by_key(|holder| holder.pid);
     found
+}
+
+/// As `proven_line`, for processes of another user.
+fn lines_of_stranger(
+    lock_file: &LockFile,
+    owner: u32,
+    processes: &[(i32, u64)],
+    command_lines: &CommandLines,
+    wanted: &dyn Fn(&HolderArgs) -> bool,
+) -> Vec<Option<Vec<u8>>> {
+    let read = |number: usize| {
+        // Any user may give a process this name, and whether it holds anything is seen without
+        // its help.
+        let process = processes.get(number);
+        let process = process.filter(|(pid, _)| holds_something(lock_file, *pid));
+        let Some((pid, start)) = process else {
+            return vec![READ];
+        };
+        match proven_line(lock_file, *pid, *start, wanted) {
+            Some(line) => [&[READ], &line[..]].concat(),
+            None => vec![UNREAD],
+        }
+    };
+    let answers = command_lines
+        .ask_all(owner, processes.len(), read)
+        .into_iter();
+    let line = |answer: Option<Vec<u8>>| Some(answer?.strip_prefix(&[READ])?.to_vec());
+    answers.map(line).collect()
 }
 
 /// What a child that asks about another user's process puts in front of a command line, and what it

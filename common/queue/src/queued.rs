@@ -153,23 +153,31 @@ mod tests {
     #[test]
     fn a_program_that_another_process_waits_for_is_shown_itself() {
         let stat = Stat::read(std::process::id() as i32).unwrap();
-        let shown = |words: &[&str]| {
+        let own = procfs::euid(stat.pid).unwrap();
+        let of_user = |uid: u32, words: &[&str]| {
             let words: Vec<String> = words.iter().map(|word| (*word).to_owned()).collect();
-            waits_for(&stat, nix::unistd::geteuid().as_raw(), &words)
+            waits_for(&stat, uid, &words)
         };
-        let worker = |pid: &str| {
-            shown(&[
-                "cudawrap",
-                LEASE_WORKER_OPTION,
-                pid,
-                "/opt/app",
-                "one-thread",
-            ])
-        };
-        let own = stat.pid;
-        assert_eq!(worker(&own.to_string()), (own, "/opt/app".to_owned()));
-        // A process of nobody is no program of this user's.
-        assert_eq!(worker("-7"), (own, "/opt/app".to_owned()));
+        let shown = |words: &[&str]| of_user(own, words);
+        let mut program = std::process::Command::new("sleep")
+            .arg("100")
+            .spawn()
+            .unwrap();
+        let pid = program.id() as i32;
+        let number = pid.to_string();
+        let worker = [
+            "cudawrap",
+            LEASE_WORKER_OPTION,
+            &number,
+            "/opt/app",
+            "one-thread",
+        ];
+        let app = "/opt/app".to_owned();
+        assert_eq!(shown(&worker), (pid, app.clone()));
+        // Another user's words name no process of this one.
+        assert_eq!(of_user(own + 1, &worker), (stat.pid, app));
+        program.kill().unwrap();
+        program.wait().unwrap();
         assert_eq!(
             shown(&["getgpu", "--wait"]),
             (stat.pid, "getgpu --wait".into())

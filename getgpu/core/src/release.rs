@@ -1,9 +1,9 @@
 //! Giving up reservations: finds the holders by name and proof, ends them through a
 //! pidfd, waits until the devices are free. A user gives up their own, root any user's.
 
-use std::time::{Duration, Instant};
+use std::time::Duration;
 
-use getgpu_linux::Stat;
+use getgpu_linux::{Stat, procfs::run_time::Stopwatch};
 use getgpu_lock::{HolderProcess, LockFile, ownership_proof};
 use getgpu_model::{Diag, Failure, Job, Kind, Uuid, quantity};
 use rustix::process::{Pid, Signal, kill_process, pidfd_send_signal};
@@ -123,7 +123,7 @@ pub fn end(
     patience: Duration,
     diag: &Diag,
 ) -> Result<(), Failure> {
-    let began = Instant::now();
+    let began = Stopwatch::start();
     let of_holder = |holder| EndedReservation::of(lock_file, holder);
     let seen: Vec<Option<EndedReservation>> = holders.iter().map(of_holder).collect();
     for holder in holders {

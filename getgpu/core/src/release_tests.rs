@@ -3,6 +3,7 @@
 use std::io::Read;
 use std::os::unix::fs::PermissionsExt;
 use std::process::{Child, Command, Stdio};
+use std::time::Instant;
 
 use getgpu_lock::HolderArgs;
 use getgpu_model::Verbosity;

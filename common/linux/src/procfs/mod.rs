@@ -8,6 +8,7 @@ pub mod file;
 pub mod namespaces;
 mod process;
 pub mod process_memory;
+pub mod run_time;
 pub mod stat;
 mod wrapped;
 

@@ -2,8 +2,10 @@
 //! each user, and root may reserve for others. The same name with the same request is the
 //! same reservation, so that a prolog may run twice.
 
+use std::time::Duration;
+
 use getgpu_choose::Asked;
-use getgpu_linux::{ChildUser, procfs::namespaces};
+use getgpu_linux::{ChildUser, CommandLines, procfs::namespaces};
 use getgpu_lock::{
     HolderArgs, HolderProcess, LockFile, OfdLock, Role, Tag, layout, ownership_proof, user_locks,
 };
@@ -11,6 +13,10 @@ use getgpu_model::{Failure, Kind, Uuid};
 use getgpu_queue::Name;
 
 use crate::options::{Action, GetgpuOptions};
+
+/// What processes of the job's user cost a prolog at most before it reserves a part, beside what they
+/// cost its other searches.
+const OF_PART: Duration = Duration::from_millis(400);
 
 /// The name under which a call reserves, if one was typed, and this call's turn at it: while it has
 /// the turn, no other call of this user looks whether the name is in use.
@@ -136,10 +142,16 @@ impl Name for Tagged<'_> {
 /// The reservations under a name, those of this user or of all users, the oldest first. A
 /// prolog's parts are no tags, so a user who types `slurm-4711` does not meet them.
 fn under(lock_file: &LockFile, uid: Option<u32>, name: &str, role: Role) -> Vec<HolderProcess> {
-    let mut holders = ownership_proof::reservations(lock_file, uid, &|args: &HolderArgs| {
+    let command_lines = match role {
+        Role::JobPart => CommandLines::within(OF_PART),
+        Role::Reservation | Role::Lease | Role::Task => CommandLines::start(),
+    };
+    let is_wanted = |args: &HolderArgs| {
         let is_named = args.tag.as_ref().is_some_and(|tag| tag.name == name);
         is_named && (role == Role::JobPart) == (args.role == Role::JobPart)
-    });
+    };
+    let found = ownership_proof::search(lock_file, uid, &command_lines, &is_wanted);
+    let mut holders = found.proven;
     holders.sort_by_key(|holder| (holder.args.since, holder.pid));
     holders
 }

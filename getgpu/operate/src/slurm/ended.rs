@@ -6,7 +6,7 @@ use std::path::{Path, PathBuf};
 
 use getgpu_model::Failure;
 
-use super::job_part::{self, Search};
+use super::job_part::{self, SearchEffort};
 use super::locked_file::{self, IfLocked, LockedFile};
 use super::{Context, job_user, tell};
 
@@ -31,7 +31,7 @@ pub fn give_up(context: &Context, job: &str) -> Result<(), Failure> {
             tell::log("epilog", &text);
         }
     }
-    job_part::give_up(context, job, uid, Search::Patient)?;
+    job_part::give_up(context, job, uid, SearchEffort::Patient)?;
     if let Ok(note) = note {
         note.remove();
     }
@@ -54,8 +54,8 @@ pub fn finish(context: &Context, job: &str, if_locked: IfLocked) -> Result<bool,
         return Ok(false);
     };
     let search = match if_locked {
-        IfLocked::Wait => Search::Patient,
-        IfLocked::LeaveIt => Search::Once,
+        IfLocked::Wait => SearchEffort::Patient,
+        IfLocked::LeaveIt => SearchEffort::Once,
     };
     job_part::give_up(context, job, note.text().trim().parse().ok(), search)?;
     note.remove();

@@ -3,9 +3,10 @@
 //! job's user, and loses at most a second to all of them together: slurmd drains a node whose prolog
 //! takes too long.
 
-use std::time::{Duration, Instant};
+use std::time::Duration;
 
 use getgpu_linux::CommandLines;
+use getgpu_linux::procfs::run_time::Stopwatch;
 use getgpu_lock::ownership_proof::{self, HolderSearch};
 use getgpu_lock::{HolderArgs, HolderProcess};
 use getgpu_model::{Failure, Kind, quantity};
@@ -13,12 +14,13 @@ use getgpu_model::{Failure, Kind, quantity};
 use super::{Context, DIAG};
 use getgpu_core::release;
 
-/// What processes of users cost a hook at most.
-const PATIENCE: Duration = Duration::from_secs(1);
+/// What processes of users cost a hook at most; a prolog that reserves, 400 ms more
+/// (`tag::OF_PART`). Time in which the hook waits for a processor does not count.
+const PATIENCE: Duration = Duration::from_millis(600);
 
 /// How often holders are looked for that cannot be read.
 #[derive(Clone, Copy, PartialEq, Eq)]
-pub enum Search {
+pub enum SearchEffort {
     /// As long as the hook has patience, since on a busy machine a holder may be read later.
     Patient,
     Once,
@@ -38,14 +40,14 @@ pub fn give_up(
     context: &Context,
     job: &str,
     uid: Option<u32>,
-    search: Search,
+    search: SearchEffort,
 ) -> Result<(), Failure> {
     let lock_file = context.lock_file()?;
     let patience = &context.patience;
     let of_job = |args: &HolderArgs| args.job_of_part() == Some(job);
     let look = || ownership_proof::search(&lock_file, uid, patience, &of_job);
     let holders = searched(patience, search, look)?;
-    let began = Instant::now();
+    let began = Stopwatch::start();
     let ended = release::end(&lock_file, &holders, patience.left(), &DIAG);
     patience.spend(began.elapsed());
     ended
@@ -54,11 +56,11 @@ pub fn give_up(
 /// What a search finds; a patient one is repeated until it has read all holders or found some.
 fn searched(
     patience: &CommandLines,
-    search: Search,
+    search: SearchEffort,
     look: impl Fn() -> HolderSearch,
 ) -> Result<Vec<HolderProcess>, Failure> {
     loop {
-        let (began, left) = (Instant::now(), patience.left());
+        let (began, left) = (Stopwatch::start(), patience.left());
         let found = look();
         if found.unread == 0 || !found.proven.is_empty() {
             return Ok(found.proven);
@@ -66,7 +68,7 @@ fn searched(
         // Reads have been counted.
         let read = left.saturating_sub(patience.left());
         patience.spend(began.elapsed().saturating_sub(read));
-        if search == Search::Once || patience.is_used_up() {
+        if search == SearchEffort::Once || patience.is_used_up() {
             let unread = quantity::counted(found.unread, "reservation");
             return Err(Failure::new(
                 Kind::LockPlace,
@@ -94,7 +96,7 @@ mod tests {
             }
         };
         let long = CommandLines::within(Duration::from_secs(600));
-        assert_eq!(searched(&long, Search::Patient, look).unwrap(), []);
+        assert_eq!(searched(&long, SearchEffort::Patient, look).unwrap(), []);
         assert_eq!(looks.get(), 3);
         let never = || {
             looks.set(looks.get() + 1);
@@ -105,7 +107,7 @@ mod tests {
         };
         let words = "2 reservations could not be read in time, and one may be the job's";
         let over = CommandLines::within(Duration::ZERO);
-        for (patience, search) in [(&long, Search::Once), (&over, Search::Patient)] {
+        for (patience, search) in [(&long, SearchEffort::Once), (&over, SearchEffort::Patient)] {
             looks.set(0);
             let refusal = searched(patience, search, never).unwrap_err();
             assert_eq!((refusal.message.as_str(), looks.get()), (words, 1));

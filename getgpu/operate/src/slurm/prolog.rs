@@ -9,7 +9,7 @@ use getgpu_linux::{Stat, procfs, sys};
 use getgpu_lock::{HolderArgs, Role, ownership_proof};
 use getgpu_model::{Failure, Job, Kind};
 
-use super::job_part::{self, Search};
+use super::job_part::{self, SearchEffort};
 use super::locked_file::IfLocked;
 use super::mark::{self, JobMark};
 use super::{Context, ended, job_number, part, tag, tell, variable};
@@ -130,7 +130,7 @@ fn clear_old(context: &Context, own: &str) {
         clear_ended(context, job, IfLocked::LeaveIt);
     }
     for job in reserved.into_iter().filter(is_over) {
-        if job_part::give_up(context, &job, None, Search::Once).is_ok() {
+        if job_part::give_up(context, &job, None, SearchEffort::Once).is_ok() {
             let text = format!("{}: released, its job has ended", tag(&job));
             tell::log("prolog", &text);
         }

@@ -5,6 +5,7 @@ use std::time::Duration;
 
 use getgpu_tests::listing;
 use getgpu_tests::wrapped::wrap_script;
+use harness::skip::Need;
 use harness::{Command, Running, Sandbox, wait};
 
 use crate::rank_calls::{counts, devices};
@@ -49,7 +50,9 @@ fn every_rank_has_its_block_of_the_grant() {
 fn ranks_that_are_not_even_use_every_device_as_it_is_printed() {
     let gpus = |cpus| format!("[[gpu]]\nmodel = 'A100-SXM4-80GB'\ncount = 2\ncpus = '{cpus}'\n");
     let node = format!("driver = '550.54.15'\n{}{}", gpus(0), gpus(1));
-    let sandbox = Sandbox::new(&node);
+    let Some(sandbox) = Sandbox::given(&[Need::Tool("taskset")], &node, "") else {
+        return;
+    };
     let grant = sandbox.uuids().join(",");
     let near = |local: usize| {
         let variable = "OMPI_COMM_WORLD";

@@ -7,7 +7,7 @@ use std::time::Duration;
 use getgpu_tests::stranger::{self, Stranger};
 use getgpu_tests::{OTHER, bytes, listing};
 use harness::skip::{self, Need};
-use harness::{Sandbox, size, wait};
+use harness::{Sandbox, wait};
 use nix::unistd::{Uid, User};
 
 /// The stranger, who is not the user that others know.
@@ -200,28 +200,4 @@ fn the_monitor_counts_for_a_program_what_it_holds() {
     );
     assert!(ended.contains(&expected), "{ended}");
     drop(monitor);
-}
-
-/// His directory has a program in one instant and a pipe without a writer in the next.
-#[test]
-fn a_pipe_in_the_place_of_a_program_is_not_waited_for() {
-    if skip::lacks(&[Need::Root]) {
-        return;
-    }
-    let sandbox = Sandbox::new("mig4");
-    let directory = sandbox.path("work/his");
-    std::fs::create_dir(&directory).unwrap();
-    let script = "cp /bin/sleep his/program; mkfifo his/pipe; cp his/program his/app; chmod 755 his/app; \
-                  echo >his-is-ready; while :; do mv -T --exchange his/app his/pipe 2>/dev/null || \
-                  { ln -f his/pipe his/.next; mv -T his/.next his/app; \
-                  ln -f his/program his/.next; mv -T his/.next his/app; }; done";
-    std::os::unix::fs::chown(&directory, Some(MALLORY), None).unwrap();
-    let exchanging = sandbox.shell("sh", script).uid(MALLORY);
-    let _exchanging = exchanging.limit(Duration::MAX).spawn();
-    sandbox.until_file("work/his-is-ready");
-    for _ in 0..size(60, 600) {
-        let status = sandbox.command("create-cudawrap").args(["--status", "his"]);
-        let said = status.limit(Duration::from_secs(60)).run();
-        assert!(said.code().is_some(), "{said:?}");
-    }
 }
