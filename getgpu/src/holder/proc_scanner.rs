@@ -117,7 +117,7 @@ impl<'a> ProcScanner<'a> {
                 .filter(|stat| procfs::owner(stat.pid) == Some(self.uid))
                 .count();
             if executing == 0 || pause > LAST_PAUSE {
-                return self.full();
+                return self.note_all(&all);
             }
             std::thread::sleep(pause);
             pause *= 2;
@@ -137,11 +137,15 @@ impl<'a> ProcScanner<'a> {
     /// Looks at all processes of the uid, and at their descendants under whatever uid.
     pub fn full(&mut self) -> MatchedProcess {
         let all = self.everything();
+        self.note_all(&all)
+    }
+
+    fn note_all(&mut self, all: &[(Stat, Evidence)]) -> MatchedProcess {
         if self.shared {
             // Read after the processes, so that the reservation of each one's starter is known.
             self.view.other_callers = self.other_callers();
         }
-        self.note(&all)
+        self.note(all)
     }
 
     /// Looks at the caller's processes, and at the next few of all others.
