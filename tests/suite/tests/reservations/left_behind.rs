@@ -36,9 +36,8 @@ fn launchers() -> Vec<(&'static str, String)> {
         ),
         (
             "dash",
-            format!(
-                "export CUDA_VISIBLE_DEVICES=$(getgpu --hold); setsid -f sim-cuda --until-file end"
-            ),
+            "export CUDA_VISIBLE_DEVICES=$(getgpu --hold); setsid -f sim-cuda --until-file end"
+                .into(),
         ),
         // A fork that has executed nothing does not show what it was told.
         (
