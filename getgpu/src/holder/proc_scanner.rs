@@ -329,10 +329,9 @@ impl<'a> ProcScanner<'a> {
         });
         let argument = arguments == ArgumentUse::Counts
             && self.is_named_in(&process_memory::cmdline(stat.pid));
-        let told = block.as_ref().is_some_and(|block| {
-            let mut entries = block.split(|byte| *byte == 0);
-            entries.any(|entry| is_told(entry, self.args))
-        });
+        let told = block
+            .as_ref()
+            .is_some_and(|block| is_told(block, self.args));
         let chooses = (argument || told || environment != EnvMatch::Nothing)
             && procfs::is_getgpu_or_cudawrap(stat.pid, &stat.comm);
         if chooses && ignores_grant(stat.pid, &block.unwrap_or_default()) {

@@ -5,7 +5,7 @@
 use std::collections::{HashMap, HashSet};
 use std::time::Duration;
 
-use getgpu_linux::Stat;
+use getgpu_linux::{Stat, sys};
 use getgpu_lock::{HOLDER_NAME, HolderArgs};
 use getgpu_model::{Selector, Uuid};
 
@@ -50,30 +50,23 @@ pub struct Evidence {
 }
 
 /// Whether a variable that is not CUDA_VISIBLE_DEVICES tells a process of the reservation: its
-/// value holds the UUID of a device, and not the whole larger grant.
-pub fn is_told(entry: &[u8], args: &HolderArgs) -> bool {
-    let Some(at) = entry.iter().position(|byte| *byte == b'=') else {
-        return false;
-    };
-    let (name, value) = (&entry[..at], &entry[at..]);
-    let holds = |uuid: &Uuid| {
-        let uuid = uuid.as_str().as_bytes();
-        value
-            .windows(uuid.len())
-            .any(|part| part.eq_ignore_ascii_case(uuid))
-    };
-    let has_prefix = |prefix: &[u8; 4]| {
-        value
-            .windows(4)
-            .any(|part| part.eq_ignore_ascii_case(prefix))
-    };
-    // Few variables hold any UUID, and all of many processes are looked at.
-    if name == b"CUDA_VISIBLE_DEVICES" || !(has_prefix(b"GPU-") || has_prefix(b"MIG-")) {
+/// value holds the UUID of a device, as it was printed, and not the whole larger grant.
+pub fn is_told(environment: &[u8], args: &HolderArgs) -> bool {
+    let has = |text: &[u8], uuid: &Uuid| sys::contains_bytes(text, uuid.as_str().as_bytes());
+    // Few environments hold a UUID at all, and those of many processes are looked at.
+    if !args.devices.iter().any(|uuid| has(environment, uuid)) {
         return false;
     }
-    let is_grant = !args.grant.is_empty() && args.grant.iter().all(holds);
-    let before = args.told_before.iter().any(|told| told.as_bytes() == name);
-    !before && !is_grant && args.devices.iter().any(holds)
+    environment.split(|byte| *byte == 0).any(|entry| {
+        let at = entry.iter().position(|byte| *byte == b'=');
+        let (name, value) = entry.split_at(at.unwrap_or(entry.len()));
+        let before = args.told_before.iter().any(|told| told.as_bytes() == name);
+        let is_grant = !args.grant.is_empty() && args.grant.iter().all(|uuid| has(value, uuid));
+        name != b"CUDA_VISIBLE_DEVICES"
+            && !before
+            && !is_grant
+            && args.devices.iter().any(|uuid| has(value, uuid))
+    })
 }
 
 /// Compares the value of a process's CUDA_VISIBLE_DEVICES with a reservation. A value

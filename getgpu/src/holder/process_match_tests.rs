@@ -155,10 +155,7 @@ fn a_variable_tells_a_device_that_it_did_not_hold_before() {
     for (entry, expected) in [
         (format!("NVIDIA_VISIBLE_DEVICES={one}"), true),
         (
-            format!(
-                "APPTAINERENV_CUDA_VISIBLE_DEVICES={}",
-                one.as_str().to_lowercase()
-            ),
+            format!("PATH=/bin\0APPTAINERENV_CUDA_VISIBLE_DEVICES={one}\0A=1"),
             true,
         ),
         (format!("d=device={one},x"), true),
