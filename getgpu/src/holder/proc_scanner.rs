@@ -65,7 +65,8 @@ impl<'a> ProcScanner<'a> {
         let uid = nix::unistd::geteuid().as_raw();
         let mut view = ProcessView::of(args, unreadable_limit, sys::ticks_per_second());
         view.caller_arguments = Stat::read(args.caller.pid).map_or(0, |stat| stat.arg_start);
-        if args.granted || caller_names(args) {
+        view.was_granted = args.granted || caller_names(args);
+        if view.was_granted {
             let own = procfs::pids()
                 .into_iter()
                 .filter(|pid| procfs::euid(*pid) == Some(uid));
@@ -91,11 +92,12 @@ impl<'a> ProcScanner<'a> {
         }
     }
 
-    /// Looks at what the process has left behind that the device was held for, once it has exited:
-    /// at all programs, and at its own forks, which have executed nothing and so do not show what
-    /// they were told. A program that the kernel is just executing shows nothing at all.
+    /// Looks at what the process of a hold has left behind, once it has exited: at all programs, and
+    /// at its own forks, which have executed nothing and so do not show what they were told. A
+    /// program that the kernel is just executing shows nothing at all.
     pub fn left_behind(&mut self) -> MatchedProcess {
-        self.view.left_behind = true;
+        // This process was left behind, too, by the getgpu that started it.
+        self.view.adopter = Some(nix::unistd::getppid().as_raw());
         let mut pause = BETWEEN_LOOKS;
         loop {
             let all = self.everything();
