@@ -308,7 +308,7 @@ fn reservations(
     let holders = ownership_proof::reservations(lock_file, Some(uid), &|args: &HolderArgs| {
         grant.iter().all(|uuid| args.devices.contains(uuid))
             // What the process of a lease has left behind has an ordinary reservation.
-            && (args.is_ending() || !args.is_lease_beside(&lineage, lease_of))
+            && (args.has_outlived_its_hold() || !args.is_lease_beside(&lineage, lease_of))
     });
     let (probe, job) = (lock_file.open().ok(), Job::own());
     let is_of_other_job = |args: &HolderArgs| match (args.job_of_part(), &job) {

@@ -170,6 +170,20 @@ pub fn own_fd(number: i32) -> OwnedFd {
     unsafe { OwnedFd::from_raw_fd(number) }
 }
 
+/// Whether `text` has `part` in it (memmem(3)).
+pub fn contains_bytes(text: &[u8], part: &[u8]) -> bool {
+    // SAFETY: both are slices with their own lengths, which the call only reads.
+    let found = unsafe {
+        libc::memmem(
+            text.as_ptr().cast(),
+            text.len(),
+            part.as_ptr().cast(),
+            part.len(),
+        )
+    };
+    !found.is_null()
+}
+
 /// Bytes as a string for execve(2), which can hold no NUL; empty if they hold one.
 pub fn c_string(bytes: &[u8]) -> CString {
     CString::new(bytes).unwrap_or_default()

@@ -246,6 +246,12 @@ impl HolderArgs {
         process.is_some_and(|process| !Stat::runs(process.pid, process.start))
     }
 
+    /// Whether the process that it was held for has exited, and it goes on for what that process
+    /// left behind.
+    pub fn has_outlived_its_hold(&self) -> bool {
+        self.keeper.is_some() && self.is_ending()
+    }
+
     /// The process whose lease this is, as if cudawrap had started it: a program beside it
     /// must not use the device, whatever reservation both run under.
     pub fn lessee(&self) -> Option<&Process> {

@@ -65,7 +65,8 @@ impl<'a> ProcScanner<'a> {
         let uid = nix::unistd::geteuid().as_raw();
         let mut view = ProcessView::of(args, unreadable_limit, sys::ticks_per_second());
         view.caller_arguments = Stat::read(args.caller.pid).map_or(0, |stat| stat.arg_start);
-        if args.granted || caller_names(args) {
+        view.was_granted = args.granted || caller_names(args);
+        if view.was_granted {
             let own = procfs::pids()
                 .into_iter()
                 .filter(|pid| procfs::euid(*pid) == Some(uid));
@@ -91,11 +92,12 @@ impl<'a> ProcScanner<'a> {
         }
     }
 
-    /// Looks at what the process has left behind that the device was held for, once it has exited:
-    /// at all programs, and at its own forks, which have executed nothing and so do not show what
-    /// they were told. A program that the kernel is just executing shows nothing at all.
+    /// Looks at what the process of a hold has left behind, once it has exited: at all programs, and
+    /// at its own forks, which have executed nothing and so do not show what they were told. A
+    /// program that the kernel is just executing shows nothing at all.
     pub fn left_behind(&mut self) -> MatchedProcess {
-        self.view.left_behind = true;
+        // This process was left behind, too, by the getgpu that started it.
+        self.view.adopter = Some(nix::unistd::getppid().as_raw());
         let mut pause = BETWEEN_LOOKS;
         loop {
             let all = self.everything();
@@ -117,7 +119,7 @@ impl<'a> ProcScanner<'a> {
                 .filter(|stat| procfs::owner(stat.pid) == Some(self.uid))
                 .count();
             if executing == 0 || pause > LAST_PAUSE {
-                return self.full();
+                return self.note_all(&all);
             }
             std::thread::sleep(pause);
             pause *= 2;
@@ -137,11 +139,15 @@ impl<'a> ProcScanner<'a> {
     /// Looks at all processes of the uid, and at their descendants under whatever uid.
     pub fn full(&mut self) -> MatchedProcess {
         let all = self.everything();
+        self.note_all(&all)
+    }
+
+    fn note_all(&mut self, all: &[(Stat, Evidence)]) -> MatchedProcess {
         if self.shared {
             // Read after the processes, so that the reservation of each one's starter is known.
             self.view.other_callers = self.other_callers();
         }
-        self.note(&all)
+        self.note(all)
     }
 
     /// Looks at the caller's processes, and at the next few of all others.
@@ -325,10 +331,9 @@ impl<'a> ProcScanner<'a> {
         });
         let argument = arguments == ArgumentUse::Counts
             && self.is_named_in(&process_memory::cmdline(stat.pid));
-        let told = block.as_ref().is_some_and(|block| {
-            let mut entries = block.split(|byte| *byte == 0);
-            entries.any(|entry| is_told(entry, self.args))
-        });
+        let told = block
+            .as_ref()
+            .is_some_and(|block| is_told(block, self.args));
         let chooses = (argument || told || environment != EnvMatch::Nothing)
             && procfs::is_getgpu_or_cudawrap(stat.pid, &stat.comm);
         if chooses && ignores_grant(stat.pid, &block.unwrap_or_default()) {

@@ -5,7 +5,7 @@
 use std::collections::{HashMap, HashSet};
 use std::time::Duration;
 
-use getgpu_linux::Stat;
+use getgpu_linux::{Stat, sys};
 use getgpu_lock::{HOLDER_NAME, HolderArgs};
 use getgpu_model::{Selector, Uuid};
 
@@ -50,30 +50,23 @@ pub struct Evidence {
 }
 
 /// Whether a variable that is not CUDA_VISIBLE_DEVICES tells a process of the reservation: its
-/// value holds the UUID of a device, and not the whole larger grant.
-pub fn is_told(entry: &[u8], args: &HolderArgs) -> bool {
-    let Some(at) = entry.iter().position(|byte| *byte == b'=') else {
-        return false;
-    };
-    let (name, value) = (&entry[..at], &entry[at..]);
-    let holds = |uuid: &Uuid| {
-        let uuid = uuid.as_str().as_bytes();
-        value
-            .windows(uuid.len())
-            .any(|part| part.eq_ignore_ascii_case(uuid))
-    };
-    let has_prefix = |prefix: &[u8; 4]| {
-        value
-            .windows(4)
-            .any(|part| part.eq_ignore_ascii_case(prefix))
-    };
-    // Few variables hold any UUID, and all of many processes are looked at.
-    if name == b"CUDA_VISIBLE_DEVICES" || !(has_prefix(b"GPU-") || has_prefix(b"MIG-")) {
+/// value holds the UUID of a device, as it was printed, and not the whole larger grant.
+pub fn is_told(environment: &[u8], args: &HolderArgs) -> bool {
+    let has = |text: &[u8], uuid: &Uuid| sys::contains_bytes(text, uuid.as_str().as_bytes());
+    // Few environments hold a UUID at all, and those of many processes are looked at.
+    if !args.devices.iter().any(|uuid| has(environment, uuid)) {
         return false;
     }
-    let is_grant = !args.grant.is_empty() && args.grant.iter().all(holds);
-    let before = args.told_before.iter().any(|told| told.as_bytes() == name);
-    !before && !is_grant && args.devices.iter().any(holds)
+    environment.split(|byte| *byte == 0).any(|entry| {
+        let at = entry.iter().position(|byte| *byte == b'=');
+        let (name, value) = entry.split_at(at.unwrap_or(entry.len()));
+        let before = args.told_before.iter().any(|told| told.as_bytes() == name);
+        let is_grant = !args.grant.is_empty() && args.grant.iter().all(|uuid| has(value, uuid));
+        name != b"CUDA_VISIBLE_DEVICES"
+            && !before
+            && !is_grant
+            && args.devices.iter().any(|uuid| has(value, uuid))
+    })
 }
 
 /// Compares the value of a process's CUDA_VISIBLE_DEVICES with a reservation. A value
@@ -115,9 +108,13 @@ pub struct ProcessView {
     pub settling: u64,
     /// The time, in clock ticks.
     pub now: u64,
-    /// The process that the device was held for has exited: the printed text means this
-    /// reservation wherever a later program has it, since nothing is below that process any more.
-    pub left_behind: bool,
+    /// Once the process has exited that the device was held for: the one that adopts what it has
+    /// left behind. The printed text means this reservation wherever a later program has it then,
+    /// since nothing is below that process any more.
+    pub adopter: Option<i32>,
+    /// The device had been granted before: then others name it too, and what was left behind is
+    /// known by its adopter alone.
+    pub was_granted: bool,
 }
 
 /// What a look at the processes found.
@@ -200,6 +197,8 @@ pub fn find(processes: &[(Stat, Evidence)], view: &ProcessView) -> MatchedProces
     let tree = Tree::of(processes);
     let classifier = Classifier {
         below_caller: tree.descendants(|stat| view.is_caller(stat)),
+        below_adopted: tree
+            .descendants(|stat| view.adopter == Some(stat.ppid) && stat.start >= view.since),
         below_others: tree.descendants(|stat| view.other_callers.contains(&key(stat))),
         tree: &tree,
         view,
@@ -236,6 +235,8 @@ struct Classifier<'a> {
     tree: &'a Tree<'a>,
     view: &'a ProcessView,
     below_caller: HashSet<usize>,
+    /// What was left behind, and what is below it.
+    below_adopted: HashSet<usize>,
     /// The callers of other reservations on a shared device, and what is below them.
     below_others: HashSet<usize>,
 }
@@ -249,7 +250,9 @@ impl Classifier<'_> {
             return ProcessRole::Nothing;
         }
         if evidence.chooses {
-            return if names {
+            // A new call that waits for this device must not keep it from ending.
+            let is_left = view.adopter.is_none_or(|adopter| stat.ppid == adopter);
+            return if names && is_left {
                 ProcessRole::Keeps
             } else {
                 ProcessRole::Nothing
@@ -280,10 +283,14 @@ impl Classifier<'_> {
     /// began later, below the caller, or anywhere once the process of a hold has exited.
     fn names(&self, place: usize) -> bool {
         let (stat, evidence) = &self.tree.processes[place];
+        let is_shared_grant = self.view.was_granted && self.view.adopter.is_some();
+        if is_shared_grant && !self.below_adopted.contains(&place) {
+            return false;
+        }
         match evidence.environment {
             EnvMatch::Device => true,
             EnvMatch::PrintedText => {
-                let is_near = self.view.left_behind || self.below_caller.contains(&place);
+                let is_near = self.view.adopter.is_some() || self.below_caller.contains(&place);
                 self.view.began_later(stat) && is_near
             }
             EnvMatch::Nothing | EnvMatch::Unreadable => false,

@@ -121,13 +121,38 @@ fn an_index_counts_anywhere_in_what_a_hold_has_left_behind() {
     let all = [
         (stat(20, 1, 210, "app"), TEXT),
         (stat(30, 1, 150, "older"), TEXT),
+        (stat(40, 1, 210, "cudawrap"), WAITS),
+        (stat(41, 9, 210, "cudawrap"), WAITS),
     ];
     let left_behind = ProcessView {
-        left_behind: true,
+        adopter: Some(1),
         ..view()
     };
     assert_eq!(users(&all, &left_behind), [20]);
+    // One that was left behind keeps the device; one that another process has started since waits
+    // for the end of the reservation.
+    let keepers = find(&all, &left_behind).keepers;
+    assert_eq!(
+        keepers.iter().map(|stat| stat.pid).collect::<Vec<_>>(),
+        [40]
+    );
     assert!(users(&all, &view()).is_empty());
+}
+
+/// Beside a grant others name the device, such as the other workers of a pool.
+#[test]
+fn of_a_grant_only_what_was_adopted_was_left_behind() {
+    let all = [
+        (stat(20, 1, 210, "app"), DEVICE),
+        (stat(21, 20, 220, "child"), DEVICE),
+        (stat(30, 9, 210, "worker"), DEVICE),
+    ];
+    let view = ProcessView {
+        adopter: Some(1),
+        was_granted: true,
+        ..view()
+    };
+    assert_eq!(users(&all, &view), [20, 21]);
 }
 
 /// What an agent starts counts, and so does what it was told to start by a program.
@@ -155,10 +180,7 @@ fn a_variable_tells_a_device_that_it_did_not_hold_before() {
     for (entry, expected) in [
         (format!("NVIDIA_VISIBLE_DEVICES={one}"), true),
         (
-            format!(
-                "APPTAINERENV_CUDA_VISIBLE_DEVICES={}",
-                one.as_str().to_lowercase()
-            ),
+            format!("PATH=/bin\0APPTAINERENV_CUDA_VISIBLE_DEVICES={one}\0A=1"),
             true,
         ),
         (format!("d=device={one},x"), true),

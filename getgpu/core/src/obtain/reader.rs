@@ -5,8 +5,12 @@
 use std::io;
 use std::os::fd::AsFd;
 use std::os::unix::fs::PermissionsExt;
+use std::path::PathBuf;
 
-use getgpu_linux::{Stat, procfs};
+use getgpu_linux::{
+    Stat,
+    procfs::{self, file},
+};
 use nix::sys::socket::{getsockopt, sockopt::PeerCredentials};
 
 /// The reader among `ancestors`, nearest first; none where standard output is something else, or
@@ -75,16 +79,15 @@ fn only_reader(pipe: &str, pids: impl Iterator<Item = i32>) -> Option<usize> {
 }
 
 fn reads(pid: i32, pipe: &str) -> bool {
-    let Ok(open) = std::fs::read_dir(format!("/proc/{pid}/fd")) else {
-        return false;
-    };
-    open.flatten().any(|entry| {
-        let is_it = std::fs::read_link(entry.path()).is_ok_and(|link| link.as_os_str() == pipe);
+    let open = file::numbers(&format!("/proc/{pid}/fd")).into_iter();
+    let mut paths = open.map(|number| PathBuf::from(format!("/proc/{pid}/fd/{number}")));
+    paths.any(|path| {
+        let is_it = std::fs::read_link(&path).is_ok_and(|link| link.as_os_str() == pipe);
         // The mode of the link is that of the descriptor.
-        is_it
-            && entry
-                .path()
-                .symlink_metadata()
-                .is_ok_and(|link| link.permissions().mode() & 0o400 != 0)
+        let mode = || {
+            path.symlink_metadata()
+                .map(|link| link.permissions().mode())
+        };
+        is_it && mode().is_ok_and(|mode| mode & 0o400 != 0)
     })
 }

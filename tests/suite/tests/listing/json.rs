@@ -119,7 +119,7 @@ fn a_reservation_is_shown_with_the_job_and_the_task_that_it_is_for() {
     let sandbox = Sandbox::new("mig4");
     let step = "SLURM_JOB_ID=71 SLURM_STEP_ID=0 SLURM_PROCID=3";
     let uuid = sandbox
-        .shell("sh", &format!("{step} getgpu --hold"))
+        .shell("sh", &format!("exec env {step} getgpu --hold"))
         .run()
         .exits(0)
         .line();

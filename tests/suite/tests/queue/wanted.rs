@@ -112,3 +112,44 @@ fn a_call_that_waits_for_a_limit_of_its_user_wants_no_device() {
     holder.kill();
     waiter.wait().exits(0);
 }
+
+/// The block of the guide that begins with these words.
+fn block(beginning: &str) -> String {
+    let guide = concat!(env!("CARGO_MANIFEST_DIR"), "/../../docs/GUIDE.md");
+    let guide = std::fs::read_to_string(guide).unwrap();
+    let (_, block) = guide.split_once(&format!("```sh\n{beginning}")).unwrap();
+    format!("{beginning}{}", block.split_once("```").unwrap().0)
+}
+
+/// The loop of the guide ends with the last epoch, or with the status of a failure, and makes room
+/// in between.
+#[test]
+fn the_training_loop_of_the_guide_makes_room_and_ends() {
+    let train = "echo epoch >>trained; [ $(wc -l <trained) != \"$FAILS\" ] || exit 9; until [ -e go ]; do sleep 0.02; done";
+    for (fails, is_waiting, status, epochs) in [
+        ("0", false, 0, 3),
+        ("0", true, 0, 3),
+        ("1", false, 9, 1),
+        ("2", true, 9, 2),
+    ] {
+        let sandbox = Sandbox::new("h200x1");
+        let script = block("#!/bin/sh\n# train.sh").replace("-lt 20", "-lt 3");
+        sandbox.file("work/train.sh", &script, 0o755);
+        sandbox.file("work/train", &format!("#!/bin/sh\n{train}\n"), 0o755);
+        let outer = block("# Again as long as");
+        let running = sandbox.shell("sh", &outer).env("FAILS", fails).spawn();
+        sandbox.until_file("work/trained");
+        let waiters = usize::from(is_waiting);
+        let commands = (0..waiters).map(|number| leased(&sandbox, &number.to_string(), "0"));
+        let waiting = line_up(&sandbox, commands.collect());
+        sandbox.file("work/go", "", 0o644);
+        running.wait().exits(status);
+        for waiter in waiting {
+            waiter.wait().exits(0);
+        }
+        let trained = std::fs::read_to_string(sandbox.path("work/trained")).unwrap();
+        assert_eq!(trained.lines().count(), epochs, "{fails} {is_waiting}");
+        let made_room = sandbox.runs().len();
+        assert_eq!(made_room, waiters, "the one that waited has run");
+    }
+}

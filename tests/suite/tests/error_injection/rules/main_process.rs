@@ -51,6 +51,7 @@ pub(super) const ROWS: &[Row] = &[
     Row(READS, &[About::Proc], &[EINTR, EIO, ESRCH], &[Goes]),
     Row(LOOKS, &[About::Proc], LOOKING, &[Goes, Line(4, "getgpu was not found beside cudawrap")]),
     Row(&[libc::SYS_getdents64], &[About::Proc], &[EIO, ENOENT], &[Goes]),
+    Row(&[libc::SYS_lseek], &[About::Proc], &[EINVAL, EIO], &[Goes]),
     // What is started.
     Row(LOOKS, &[About::Way, About::Own], LOOKING, &[Goes, Line(4, "getgpu was not found beside cudawrap")]),
     Row(&[libc::SYS_access], &[About::Own], LOOKING, &[Line(4, "getgpu was not found beside cudawrap")]),
