@@ -5,6 +5,7 @@ complete -c cudawrap -l min-memory -d 'Only devices (with --share: shares) with 
 complete -c cudawrap -l gpu -d 'Only devices on this GPU: its NVML index or UUID; may be repeated' -r -f
 complete -c cudawrap -l share -d 'A part of a device: 1/2, 0.5, 25%, or a size (10G), on the least loaded device' -r -f
 complete -c cudawrap -s w -d 'The same as --wait=TIME' -r -f
+complete -c cudawrap -l names -d 'uuid, or index: CUDA_VISIBLE_DEVICES has numbers, for programs that read them (whole GPUs)' -r -f
 complete -c cudawrap -l tag -d 'Show the lease under this name in listings, metrics and the log; the program has it in CUDAWRAP_TAG' -r -f
 complete -c cudawrap -l type -d 'auto (MIG devices if there are any, else whole GPUs), mig, gpu or any' -r -f -a "auto\t''
 mig\t''
@@ -30,7 +31,7 @@ complete -c cudawrap -s h -l help -d 'Print help: the common options (-h) or eve
 
 function __cudawrap_program
     set -l argv (commandline -opc)[2..] (commandline -ct)
-    argparse --stop-nonopt 'type=+' 'n/count=+' 'profile=+' 'model=+' 'min-memory=+' 'gpu=+' 'policy=+' 'ignore-grant' 'share=+' 'wait=?' 'w=+' 'visible=+' 'mps' 'bind' 'tag=+' 'auto' 'v/verbose' 'q/quiet' 'V/version' 'h/help' -- $argv 2>/dev/null
+    argparse --stop-nonopt 'type=+' 'n/count=+' 'profile=+' 'model=+' 'min-memory=+' 'gpu=+' 'policy=+' 'ignore-grant' 'share=+' 'wait=?' 'w=+' 'visible=+' 'names=+' 'mps' 'bind' 'tag=+' 'auto' 'v/verbose' 'q/quiet' 'V/version' 'h/help' -- $argv 2>/dev/null
     and set -q argv[1]
     and complete -C (string join ' ' -- (string escape -- $argv[1..-2]) $argv[-1])
 end

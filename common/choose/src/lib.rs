@@ -8,6 +8,7 @@
 #![deny(missing_docs, clippy::missing_errors_doc)]
 
 pub mod choice;
+mod cuda_index;
 mod index_order;
 mod node_lock;
 mod ownership;
@@ -20,6 +21,7 @@ pub use choice::cap::{Admission, Guard};
 pub use choice::chooser::Chooser;
 pub use choice::offer::{ChoiceOutcome, Offer, Rejected};
 pub use choice::rejection_report::RejectionReport;
+pub use cuda_index::cuda_index;
 pub use index_order::{IndexOrder, Indexed};
 pub use node_lock::{LockWarning, find_lock_file};
 pub use ownership::{Basis, Cover, Decision};

@@ -19,12 +19,12 @@ pub const LEASE_WORD: &str = "--as-lease";
 /// the same length.
 pub const KEEPER: &str = "keeper";
 
-/// As long as a process id of seven digits and a name of 15 bytes in parentheses.
+/// As long as a process id of seven digits and a start, in clock ticks after boot, of sixteen.
 const KEEPER_LENGTH: usize = 24;
 
 /// The value of the word [`KEEPER`].
 pub fn keeper_text(keeper: Option<&Process>) -> String {
-    let text = keeper.map(|process| format!("{}({})", process.pid, process.name));
+    let text = keeper.map(|process| format!("{}@{}", process.pid, process.start));
     let text = text.filter(|text| text.len() <= KEEPER_LENGTH);
     format!("{:KEEPER_LENGTH$}", text.unwrap_or_default())
 }
@@ -226,7 +226,7 @@ impl HolderArgs {
             background: words.list("background"),
             keeper: words
                 .find(KEEPER)
-                .and_then(|text| process(text.trim_end(), 0)),
+                .and_then(|text| process_at(text.trim_end())),
             devices: words.devices,
             until,
         })
@@ -339,6 +339,16 @@ fn parse_devices(text: &str) -> Option<Vec<Uuid>> {
 }
 
 /// `4711(bash)`
+/// `4711@123456`, without its name, which changes when the process executes another program.
+fn process_at(text: &str) -> Option<Process> {
+    let (pid, start) = text.split_once('@')?;
+    Some(Process {
+        pid: pid.parse().ok()?,
+        start: start.parse().ok()?,
+        name: String::new(),
+    })
+}
+
 fn process(text: &str, start: u64) -> Option<Process> {
     let (pid, name) = text.split_once('(').unwrap_or((text, ")"));
     Some(Process {

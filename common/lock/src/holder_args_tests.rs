@@ -30,10 +30,7 @@ fn what_is_written_is_read_back() {
         },
         told_before: vec!["NVIDIA_VISIBLE_DEVICES".into(), "d".into()],
         background: vec!["agentd".into()],
-        keeper: Some(Process {
-            start: 0,
-            ..process(4194304, "a (name) of 15b")
-        }),
+        keeper: Some(process(4194304, "")),
         until,
         tag: Some(Tag {
             name: "slurm-7".into(),

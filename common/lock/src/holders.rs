@@ -95,10 +95,7 @@ fn named_by(args: &HolderArgs) -> (i32, String) {
         stat.filter(|stat| stat.start == process.start)
     };
     let held = args.held_for().and_then(running);
-    // The start of a keeper is not known: it is known again by its name.
-    let keeper = args.keeper.as_ref().and_then(|keeper| {
-        Stat::read(keeper.pid).filter(|stat| stat.alive() && stat.comm == keeper.name)
-    });
+    let keeper = args.keeper.as_ref().and_then(running);
     let shown = held.or_else(|| running(&args.caller)).or(keeper);
     let (pid, comm) = shown.map_or((args.caller.pid, args.caller.name.clone()), |stat| {
         (stat.pid, stat.comm)

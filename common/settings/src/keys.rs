@@ -123,6 +123,8 @@ keys! {
         |s| quoted(&s.lease), |s, t| s.lease = read(t)?;
     preference "visible", "what a program sees of the devices that it could choose from: \"one\" (its own), its own \"first\" and then the others, or \"all\" as inherited",
         |s| quoted(&s.visible), |s, t| s.visible = read(t)?;
+    preference "names", "how a program's CUDA_VISIBLE_DEVICES names its devices: \"uuid\", or \"index\" for programs that read numbers (whole GPUs)",
+        |s| quoted(&s.names), |s, t| s.names = read(t)?;
     preference "framework_memory", "set the variables that keep TensorFlow and JAX within a share's memory",
         |s| s.framework_memory.to_string(), |s, t| s.framework_memory = truth(t)?;
     preference "mps", "programs with a share run as clients of NVIDIA's MPS daemon, which is started and ended as needed",

@@ -7,8 +7,8 @@ use std::time::Duration;
 use getgpu_model::{Selector, Share, quantity};
 
 use crate::{
-    ArgvZero, AutoSettings, IdleAction, LeaseAt, Log, Policy, RunOrFail, Shown, SlurmSettings,
-    Type, Unshared, Wait, WithoutGrant,
+    ArgvZero, AutoSettings, IdleAction, LeaseAt, Log, Names, Policy, RunOrFail, Shown,
+    SlurmSettings, Type, Unshared, Wait, WithoutGrant,
 };
 
 /// The site's list of devices if no setting names another.
@@ -83,6 +83,8 @@ pub struct Settings {
     pub share_auto: bool,
     /// What a program sees of the devices that it could have had.
     pub visible: Shown,
+    /// How CUDA_VISIBLE_DEVICES names a program's devices.
+    pub names: Names,
     /// How long to wait in the queue.
     pub wait: Wait,
     /// How long a reservation waits for its program.
@@ -183,6 +185,7 @@ impl Default for Settings {
             share_by_default: true,
             share_auto: false,
             visible: Shown::One,
+            names: Names::Uuid,
             wait: Wait::NO,
             reserve_for: Duration::from_secs(60),
             linger: Duration::from_secs(2),

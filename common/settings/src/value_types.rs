@@ -155,6 +155,17 @@ words! {
 }
 
 words! {
+    /// How CUDA_VISIBLE_DEVICES names a program's devices.
+    Names {
+        /// By their UUIDs.
+        #[default]
+        Uuid = "uuid",
+        /// By their CUDA indices, which only whole GPUs have: for programs that read numbers.
+        Index = "index",
+    }
+}
+
+words! {
     /// What a program sees of the devices that it could have had.
     Shown {
         /// Only those that it has.

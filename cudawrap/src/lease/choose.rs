@@ -9,7 +9,7 @@ use getgpu_choose::{Asked, Chooser, Decision, Granted, Outside, Owned, Part, Tak
 use getgpu_lock::Side;
 use getgpu_model::{Detail, Device, Failure, Inventory, Kind, Share, Uuid, Visible};
 use getgpu_queue::{At, Nameless, Observer, Obstacle, Selected, Selection, Served};
-use getgpu_settings::RunOrFail;
+use getgpu_settings::{Names, RunOrFail};
 
 use crate::bind::CpuNeighbours;
 use crate::call::CudawrapCall;
@@ -29,6 +29,8 @@ pub struct Choice {
     pub others: Vec<Uuid>,
     /// Among which the CPUs near its devices are divided.
     pub neighbours: CpuNeighbours,
+    /// The node, where the program is to have indices.
+    pub node: Option<Rc<Inventory>>,
 }
 
 /// Which devices a program is to have.
@@ -44,7 +46,7 @@ pub fn choose(call: &CudawrapCall<'_>, asked: Asked) -> Result<Choice, Failure> 
     // A grant of one MIG device, given by its full UUID: nothing to choose, so neither
     // NVML nor reservations are asked.
     match by_uuid(call, &asked).filter(|device| device.uuid.is_mig()) {
-        Some(device) => only(call, device, asked.by_name()),
+        Some(device) => only(call, device, asked.by_name(), None),
         None => free(call, asked),
     }
 }
@@ -64,7 +66,7 @@ pub fn named(call: &CudawrapCall<'_>, asked: Asked) -> Result<Option<Choice>, Fa
         device.uuid.is_mig() || asked.owned_of(call.lock_file, named, &[]) != Decision::Nothing
     });
     if let Some(device) = known {
-        return only(call, device, asked.by_name()).map(Some);
+        return only(call, device, asked.by_name(), None).map(Some);
     }
     let several = matches!(visible, Visible::Entries(entries) if entries.len() > 1);
     if several && !visible.may_name_gpu() {
@@ -72,8 +74,8 @@ pub fn named(call: &CudawrapCall<'_>, asked: Asked) -> Result<Option<Choice>, Fa
     }
     match resolve(call, asked.clone()) {
         Ok(Resolved::InMigMode) => free(call, asked).map(Some),
-        Ok(Resolved::Devices(devices)) => match <[Device; 1]>::try_from(devices) {
-            Ok([device]) if !several => only(call, device, asked.by_name()).map(Some),
+        Ok(Resolved::Devices(devices, node)) => match <[Device; 1]>::try_from(devices) {
+            Ok([device]) if !several => only(call, device, asked.by_name(), Some(node)).map(Some),
             _ => Ok(None),
         },
         Err(failure) => unresolved(call, asked, failure),
@@ -102,7 +104,9 @@ fn unresolved(
         ));
     }
     let granted = asked.by_name();
-    device.map(|device| only(call, device, granted)).transpose()
+    device
+        .map(|device| only(call, device, granted, None))
+        .transpose()
 }
 
 /// The one device that the grant names by its full UUID, where nothing else has to be
@@ -116,11 +120,18 @@ fn by_uuid(call: &CudawrapCall<'_>, asked: &Asked) -> Option<Device> {
     // which of them this task may open.
     let is_bound = call.environment.batch_job && call.has_siblings();
     let narrows = CHOOSING.iter().any(|option| call.is_typed(option));
-    let uuid = uuid.filter(|_| asked.count() == 1 && !sized && !is_bound && !narrows);
+    let uuid = uuid.filter(|_| {
+        asked.count() == 1 && !sized && call.settings.names == Names::Uuid && !is_bound && !narrows
+    });
     uuid.cloned().map(Device::by_uuid)
 }
 
-fn only(call: &CudawrapCall<'_>, device: Device, granted: Granted) -> Result<Choice, Failure> {
+fn only(
+    call: &CudawrapCall<'_>,
+    device: Device,
+    granted: Granted,
+    node: Option<Rc<Inventory>>,
+) -> Result<Choice, Failure> {
     let request = Rc::new(apply_rank::share_single_device(call, granted, &device)?);
     tell_of_excluded(call, &request, &device);
     Ok(Choice {
@@ -128,6 +139,7 @@ fn only(call: &CudawrapCall<'_>, device: Device, granted: Granted) -> Result<Cho
         request,
         others: Vec::new(),
         neighbours: cpu_neighbours(call),
+        node: node.filter(|_| call.settings.names == Names::Index),
     })
 }
 
@@ -200,11 +212,13 @@ pub fn free(call: &CudawrapCall<'_>, asked: Asked) -> Result<Choice, Failure> {
             Devices::Free(taken)
         }
     };
+    let known = node.known();
     Ok(Choice {
         devices,
         request,
         others,
         neighbours,
+        node: known.filter(|_| call.settings.names == Names::Index),
     })
 }
 
@@ -257,6 +271,9 @@ fn place(
 ) -> Result<(Granted, Vec<Uuid>), Failure> {
     let granted = asked.granted(node)?;
     granted.grant.tell_correction(call.diag);
+    if call.settings.names == Names::Index {
+        node.inventory(granted.look())?;
+    }
     if call.settings.bind {
         neighbours.note(node, &granted)?;
     } else if call.rank.is_some() && granted.policy.is_none() {
@@ -284,8 +301,8 @@ fn listed(request: &Granted, inventory: &Inventory) -> Vec<Uuid> {
 
 /// What the variable of a linked program names.
 enum Resolved {
-    /// These devices.
-    Devices(Vec<Device>),
+    /// These devices, of this node.
+    Devices(Vec<Device>, Rc<Inventory>),
     /// A GPU in MIG mode, which stands for its MIG devices.
     InMigMode,
 }
@@ -307,7 +324,7 @@ fn resolve(call: &CudawrapCall<'_>, asked: Asked) -> Result<Resolved, Failure> {
         Ok(if request.grant.names_gpu_in_mig_mode(&inventory) {
             Resolved::InMigMode
         } else {
-            Resolved::Devices(granted(&request, &inventory))
+            Resolved::Devices(granted(&request, &inventory), inventory)
         })
     })
 }

@@ -4,7 +4,7 @@
 use getgpu_model::lease_tag;
 use std::path::Path;
 
-use getgpu_choose::{Record, syslog};
+use getgpu_choose::{Record, cuda_index, syslog};
 use getgpu_linux::program_name;
 use getgpu_model::{Diag, Failure, Job, Kind, Uuid, exit, frameworks};
 use getgpu_settings::{Log, Settings};
@@ -23,10 +23,8 @@ use crate::mps;
 ///
 /// MPS was asked for and cannot be had: the program is not to be run then.
 pub fn launch(call: &CudawrapCall<'_>, leased: Leased) -> Result<LaunchSpec, Failure> {
-    let shown = leased.shown.iter();
-    let visible = shown.map(|devices| ("CUDA_VISIBLE_DEVICES".to_owned(), Uuid::join(devices)));
     let mut spec = LaunchSpec {
-        variables: visible.collect(),
+        variables: visible(&leased)?,
         lease: leased.lease,
         ..LaunchSpec::default()
     };
@@ -46,6 +44,25 @@ pub fn launch(call: &CudawrapCall<'_>, leased: Leased) -> Result<LaunchSpec, Fai
     mps::join(call, &mut spec, &leased.devices)?;
     bind::join(call, &mut spec, &leased.devices, &leased.neighbours);
     Ok(spec)
+}
+
+/// The variables that name the program's devices, by their indices in the order of NVML if it is to
+/// have numbers.
+fn visible(leased: &Leased) -> Result<Vec<(String, String)>, Failure> {
+    let named = |value| ("CUDA_VISIBLE_DEVICES".to_owned(), value);
+    let Some(shown) = &leased.shown else {
+        return Ok(Vec::new());
+    };
+    let Some(node) = &leased.node else {
+        return Ok(vec![named(Uuid::join(shown))]);
+    };
+    let each = shown
+        .iter()
+        .map(|uuid| cuda_index(uuid, node, "names = index"));
+    let indices = each.map(|index| index.map(|index| index.to_string()));
+    let indices = indices.collect::<Result<Vec<_>, _>>()?.join(",");
+    let order = ("CUDA_DEVICE_ORDER".to_owned(), "PCI_BUS_ID".to_owned());
+    Ok(vec![named(indices), order])
 }
 
 /// The variables of frameworks for a part of a device, unless the user set others. What the

@@ -2,8 +2,10 @@
 //! claimed here, after waiting in the queue if that is wanted. A linked program does not
 //! wait for a device that is named for it, and runs there even without a lease.
 
+use std::rc::Rc;
+
 use getgpu_choose::{Granted, NamedOutcome, NamedTake};
-use getgpu_model::{Device, Failure, Uuid};
+use getgpu_model::{Device, Failure, Inventory, Uuid};
 use getgpu_queue::take_in_turn;
 use getgpu_settings::RunOrFail;
 
@@ -23,6 +25,8 @@ pub struct Leased {
     pub lease: Option<Lease>,
     /// What CUDA_VISIBLE_DEVICES is to name; none: it stays as it is.
     pub shown: Option<Vec<Uuid>>,
+    /// The node, where it is to name them by their indices.
+    pub node: Option<Rc<Inventory>>,
 }
 
 /// Leases what was chosen.
@@ -37,6 +41,7 @@ pub fn lease(call: &CudawrapCall<'_>, choice: Choice) -> Result<Leased, Failure>
         request,
         others,
         neighbours,
+        node,
     } = choice;
     match devices {
         Devices::Free(taken) => {
@@ -46,13 +51,14 @@ pub fn lease(call: &CudawrapCall<'_>, choice: Choice) -> Result<Leased, Failure>
                 lease: Some(Lease::confirm(call, taken)?),
                 devices,
                 neighbours,
+                node,
             })
         }
         Devices::Named(devices) => {
             let by_gpu = request.grant.visible.may_name_gpu()
                 && devices.iter().any(|device| device.slot.is_some());
             let is_named = request.grant.is_named_by_variable() && !by_gpu;
-            let stays = call.origin == Origin::Link && is_named;
+            let stays = call.origin == Origin::Link && is_named && node.is_none();
             let shown = visible::shown(uuids(&devices), &others, &request, call.settings);
             let shown = shown.filter(|_| !stays);
             let by_batch = shown.is_some();
@@ -61,6 +67,7 @@ pub fn lease(call: &CudawrapCall<'_>, choice: Choice) -> Result<Leased, Failure>
                 devices,
                 neighbours,
                 shown,
+                node,
             })
         }
     }

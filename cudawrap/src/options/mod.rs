@@ -11,7 +11,9 @@ use getgpu_cli::Overrides;
 use table::CudawrapArguments;
 
 pub use parse::{no_program, parse};
-pub use variables::{disabled, grant_ignored, unknown_variables, variables};
+pub use variables::{
+    disabled, grant_ignored, unknown_variables, variables, whole_gpus_for_indices,
+};
 
 #[derive(Clone, Debug)]
 pub struct CudawrapOptions {

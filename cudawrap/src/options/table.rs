@@ -33,6 +33,9 @@ pub struct Running {
     /// ones; all: the inherited list unchanged
     #[arg(long, value_name = "WHICH")]
     pub visible: Option<String>,
+    /// uuid, or index: CUDA_VISIBLE_DEVICES has numbers, for programs that read them (whole GPUs)
+    #[arg(long, value_name = "HOW")]
+    pub names: Option<String>,
     /// With --share: run as a client of NVIDIA's MPS daemon, which is started and ended as needed
     #[arg(long, help_heading = SHARE)]
     pub mps: bool,
@@ -51,9 +54,10 @@ pub struct Running {
 impl Running {
     /// The settings that these options stand for, which have variables too. `--auto` has no
     /// meaning under a link. Each option is named, so that none is forgotten.
-    pub fn said(&self) -> [Said; 3] {
+    pub fn said(&self) -> [Said; 4] {
         let Self {
             visible,
+            names,
             mps,
             bind,
             auto: _,
@@ -62,6 +66,7 @@ impl Running {
         let truth = |typed: &bool| one(typed.then(|| "true".to_owned()).as_ref());
         [
             ("visible", one(visible.as_ref())),
+            ("names", one(names.as_ref())),
             ("mps", truth(mps)),
             ("bind", truth(bind)),
         ]
@@ -134,7 +139,7 @@ pub const GUIDE: HelpText = HelpText {
             "CUDAWRAP_NAME",
             "the same as option --NAME, also under a link: CUDAWRAP_TYPE, CUDAWRAP_COUNT, CUDAWRAP_PROFILE, CUDAWRAP_MODEL, \
              CUDAWRAP_MIN_MEMORY, CUDAWRAP_GPU, CUDAWRAP_POLICY, CUDAWRAP_SHARE, CUDAWRAP_WAIT (a time, or forever; not for one of several ranks), \
-             CUDAWRAP_IGNORE_GRANT=1, CUDAWRAP_MPS=1 (or 0), CUDAWRAP_BIND=1 (or 0), CUDAWRAP_VISIBLE, CUDAWRAP_TAG",
+             CUDAWRAP_IGNORE_GRANT=1, CUDAWRAP_MPS=1 (or 0), CUDAWRAP_BIND=1 (or 0), CUDAWRAP_VISIBLE, CUDAWRAP_NAMES, CUDAWRAP_TAG",
         ),
         ("CUDAWRAP_DISABLE=1", "run the program unchanged"),
         (

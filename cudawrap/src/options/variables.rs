@@ -5,7 +5,7 @@ use getgpu_cli::{Choosing, Overrides, variable};
 use getgpu_linux::{PREFIX, sys};
 use getgpu_model::lease_tag;
 use getgpu_model::{Failure, similar};
-use getgpu_settings::{Loaded, env_flags};
+use getgpu_settings::{Loaded, Names, Type, env_flags};
 
 use super::table::Running;
 use crate::bind::mask_origin::BOUND;
@@ -69,4 +69,16 @@ fn settings() -> impl Iterator<Item = &'static str> {
 pub fn variables(loaded: &mut Loaded) -> Result<(), Failure> {
     let get = |name: &str| std::env::var_os(name).filter(|_| !sys::secure_execution());
     Overrides::of_variables(settings(), get).put(loaded)
+}
+
+/// Only whole GPUs have an index: where a program is to have indices, these alone are chosen from.
+///
+/// # Errors
+///
+/// The setting cannot have this value.
+pub fn whole_gpus_for_indices(loaded: &mut Loaded) -> Result<(), Failure> {
+    if loaded.settings.names == Names::Index && loaded.settings.kind == Type::Auto {
+        loaded.put("type", &["gpu".into()], "names = index")?;
+    }
+    Ok(())
 }

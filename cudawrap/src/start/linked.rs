@@ -76,6 +76,7 @@ pub fn settings(environment: &Environment, program: &Path, diag: &Diag) -> Resul
     for line in options::unknown_variables() {
         diag.remark(&line);
     }
+    options::whole_gpus_for_indices(&mut loaded)?;
     Ok(loaded)
 }
 

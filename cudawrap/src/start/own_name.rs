@@ -109,5 +109,6 @@ fn settings(
         diag.warn(&line);
     }
     options.choices.put(&mut loaded)?;
+    options::whole_gpus_for_indices(&mut loaded)?;
     Ok(loaded)
 }

@@ -1,10 +1,9 @@
 //! What a call prints, and the lock behind it: claims that are confirmed, which happens
 //! only when NVML has let go, or what the caller owns already. The forms of `--format`.
 
-use getgpu_ask::gpu_bus;
-use getgpu_choose::{Asked, Cover, Decision, Granted, Guard, Taken};
+use getgpu_choose::{Asked, Cover, Decision, Granted, Guard, Taken, cuda_index};
 use getgpu_lock::{HolderProcess, OfdLock, Side, Span, claim::join, ownership_proof};
-use getgpu_model::{Detail, Failure, Inventory, Kind, Share, Units, Uuid, diag, frameworks, share};
+use getgpu_model::{Detail, Failure, Inventory, Share, Units, Uuid, diag, frameworks, share};
 use getgpu_queue::Selected;
 
 use crate::call::{GetgpuCall, node};
@@ -134,40 +133,13 @@ pub fn value<'u>(
     uuids: impl Iterator<Item = &'u Uuid>,
     inventory: Option<&Inventory>,
 ) -> Result<String, Failure> {
-    let gpus = inventory
-        .map(|inventory| inventory.gpus.as_slice())
-        .unwrap_or_default();
-    let each = uuids.map(|uuid| {
-        if call.options.format != Format::Index {
-            return Ok(uuid.to_string());
+    let each = uuids.map(|uuid| match (call.options.format, inventory) {
+        (Format::Index, Some(inventory)) => {
+            cuda_index(uuid, inventory, "--format index").map(|index| index.to_string())
         }
-        let mut usable = gpus.iter().filter(|gpu| gpu.usable);
-        let place = usable.position(|gpu| gpu.uuid.as_ref() == Some(uuid));
-        if let (Some(place), Some(inventory)) = (place, inventory) {
-            check_index(place, inventory)?;
-        }
-        place.map(|place| place.to_string()).ok_or_else(|| {
-            let text = format!("--format index: {uuid}: only a whole GPU has a CUDA index");
-            Failure::new(Kind::NoDevice, text).hint("--format uuid, the default, fits all devices")
-        })
+        _ => Ok(uuid.to_string()),
     });
     each.collect::<Result<Vec<_>, _>>().map(|all| all.join(","))
-}
-
-/// Fails if it is not certain that CUDA counts a GPU that does not answer, before the one with
-/// this index.
-fn check_index(index: usize, inventory: &Inventory) -> Result<(), Failure> {
-    let usable = inventory.gpus.iter().filter(|gpu| gpu.usable).take(index);
-    let silent = usable
-        .filter_map(|gpu| inventory.silent_gpu(gpu.index))
-        .next();
-    let Some(silent) = silent.filter(|_| !gpu_bus::has_all(inventory.gpus.len())) else {
-        return Ok(());
-    };
-    let text = format!(
-        "--format index: it is not certain which index CUDA gives a GPU, since one before it does not answer: {silent}"
-    );
-    Err(Failure::new(Kind::Nvml, text).hint("--format uuid, the default, is certain"))
 }
 
 /// What is printed for devices of which the smallest part is `part`.
