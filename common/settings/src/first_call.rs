@@ -34,7 +34,7 @@ words! {
 pub struct AutoSettings {
     /// Whether they get a device.
     pub gives: Auto,
-    /// Names of programs that are left alone, beside those that are built in.
+    /// DeviceNames of programs that are left alone, beside those that are built in.
     pub except: Vec<String>,
     /// What becomes of a program that no device can be given to.
     pub none: AutoNone,

@@ -32,6 +32,6 @@ pub use settings::Settings;
 pub use slurm::{SlurmSettings, SlurmTaken, SlurmTasks};
 pub use value_codec::quoted;
 pub use value_types::{
-    ArgvZero, IdleAction, LeaseAt, Log, Names, Policy, RunOrFail, Shown, Type, Unshared, Wait,
-    WithoutGrant,
+    ArgvZero, DeviceNames, IdleAction, LeaseAt, Log, Policy, RunOrFail, Shown, Type, Unshared,
+    Wait, WithoutGrant,
 };

@@ -7,7 +7,7 @@ use std::time::Duration;
 use getgpu_model::{Selector, Share, quantity};
 
 use crate::{
-    ArgvZero, AutoSettings, IdleAction, LeaseAt, Log, Names, Policy, RunOrFail, Shown,
+    ArgvZero, AutoSettings, DeviceNames, IdleAction, LeaseAt, Log, Policy, RunOrFail, Shown,
     SlurmSettings, Type, Unshared, Wait, WithoutGrant,
 };
 
@@ -35,7 +35,7 @@ pub struct Settings {
     /// More memory in use than this, in bytes, makes a device busy; none: the larger of
     /// 128 MiB and 1 %, in a container 64 MiB.
     pub idle_memory: Option<u64>,
-    /// Names of programs that do not make a device busy.
+    /// DeviceNames of programs that do not make a device busy.
     pub ignore_processes: Vec<String>,
     /// Where no processes are listed, memory alone decides.
     pub memory_decides: bool,
@@ -84,14 +84,14 @@ pub struct Settings {
     /// What a program sees of the devices that it could have had.
     pub visible: Shown,
     /// How CUDA_VISIBLE_DEVICES names a program's devices.
-    pub names: Names,
+    pub names: DeviceNames,
     /// How long to wait in the queue.
     pub wait: Wait,
     /// How long a reservation waits for its program.
     pub reserve_for: Duration,
     /// How long a reservation outlasts its last program while the caller lives.
     pub linger: Duration,
-    /// Names of programs besides the usual agents and servers that keep no device.
+    /// DeviceNames of programs besides the usual agents and servers that keep no device.
     pub background_programs: Vec<String>,
     /// What becomes of a program whose named device another user has.
     pub when_taken: RunOrFail,
@@ -185,7 +185,7 @@ impl Default for Settings {
             share_by_default: true,
             share_auto: false,
             visible: Shown::One,
-            names: Names::Uuid,
+            names: DeviceNames::Uuid,
             wait: Wait::NO,
             reserve_for: Duration::from_secs(60),
             linger: Duration::from_secs(2),

@@ -100,7 +100,7 @@ pub(super) fn count(texts: &[String]) -> Result<u32, String> {
         .ok_or_else(|| format!("`{text}` is not a whole number of 1 or more"))
 }
 
-/// Names, each on its own or separated by commas; none may be empty.
+/// DeviceNames, each on its own or separated by commas; none may be empty.
 pub(super) fn names(texts: &[String]) -> Result<Vec<String>, String> {
     let names: Vec<String> = texts
         .iter()

@@ -156,7 +156,7 @@ words! {
 
 words! {
     /// How CUDA_VISIBLE_DEVICES names a program's devices.
-    Names {
+    DeviceNames {
         /// By their UUIDs.
         #[default]
         Uuid = "uuid",

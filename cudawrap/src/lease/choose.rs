@@ -9,7 +9,7 @@ use getgpu_choose::{Asked, Chooser, Decision, Granted, Outside, Owned, Part, Tak
 use getgpu_lock::Side;
 use getgpu_model::{Detail, Device, Failure, Inventory, Kind, Share, Uuid, Visible};
 use getgpu_queue::{At, Nameless, Observer, Obstacle, Selected, Selection, Served};
-use getgpu_settings::{Names, RunOrFail};
+use getgpu_settings::{DeviceNames, RunOrFail};
 
 use crate::bind::CpuNeighbours;
 use crate::call::CudawrapCall;
@@ -121,7 +121,11 @@ fn by_uuid(call: &CudawrapCall<'_>, asked: &Asked) -> Option<Device> {
     let is_bound = call.environment.batch_job && call.has_siblings();
     let narrows = CHOOSING.iter().any(|option| call.is_typed(option));
     let uuid = uuid.filter(|_| {
-        asked.count() == 1 && !sized && call.settings.names == Names::Uuid && !is_bound && !narrows
+        asked.count() == 1
+            && !sized
+            && call.settings.names == DeviceNames::Uuid
+            && !is_bound
+            && !narrows
     });
     uuid.cloned().map(Device::by_uuid)
 }
@@ -139,7 +143,7 @@ fn only(
         request,
         others: Vec::new(),
         neighbours: cpu_neighbours(call),
-        node: node.filter(|_| call.settings.names == Names::Index),
+        node: node.filter(|_| call.settings.names == DeviceNames::Index),
     })
 }
 
@@ -218,7 +222,7 @@ pub fn free(call: &CudawrapCall<'_>, asked: Asked) -> Result<Choice, Failure> {
         request,
         others,
         neighbours,
-        node: known.filter(|_| call.settings.names == Names::Index),
+        node: known.filter(|_| call.settings.names == DeviceNames::Index),
     })
 }
 
@@ -271,7 +275,7 @@ fn place(
 ) -> Result<(Granted, Vec<Uuid>), Failure> {
     let granted = asked.granted(node)?;
     granted.grant.tell_correction(call.diag);
-    if call.settings.names == Names::Index {
+    if call.settings.names == DeviceNames::Index {
         node.inventory(granted.look())?;
     }
     if call.settings.bind {

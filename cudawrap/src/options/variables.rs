@@ -5,7 +5,7 @@ use getgpu_cli::{Choosing, Overrides, variable};
 use getgpu_linux::{PREFIX, sys};
 use getgpu_model::lease_tag;
 use getgpu_model::{Failure, similar};
-use getgpu_settings::{Loaded, Names, Type, env_flags};
+use getgpu_settings::{DeviceNames, Loaded, Type, env_flags};
 
 use super::table::Running;
 use crate::bind::mask_origin::BOUND;
@@ -77,7 +77,7 @@ pub fn variables(loaded: &mut Loaded) -> Result<(), Failure> {
 ///
 /// The setting cannot have this value.
 pub fn whole_gpus_for_indices(loaded: &mut Loaded) -> Result<(), Failure> {
-    if loaded.settings.names == Names::Index && loaded.settings.kind == Type::Auto {
+    if loaded.settings.names == DeviceNames::Index && loaded.settings.kind == Type::Auto {
         loaded.put("type", &["gpu".into()], "names = index")?;
     }
     Ok(())
