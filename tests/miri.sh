@@ -22,7 +22,7 @@ of model ident:: visible:: quantity:: share:: units:: cpus::set:: batch:: neares
 of lock layout:: holder_args::
 of settings value_codec:: value_types::
 of ask nvml_client::wire:: --skip what_is_cut_short_or_damaged_is_an_error_or_another_answer
-of choose queue::retry_schedule::
+of queue retry_schedule::
 # What the library writes into our memory.
 miri -p getgpu-nvml --lib -- processes:: raw:: judge:: fault::
 # Not create-cudawrap: under Miri rustix takes its other backend, whose times are of another type.

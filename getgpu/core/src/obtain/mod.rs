@@ -160,13 +160,23 @@ fn choose_or_queue(
         // Now, while the library is being loaded.
         LazyCell::force(caller);
     }
-    // Without devices, should NVML not tell them.
-    let mut granted = Rc::new(asked.clone().by_name());
-    let chosen = node.ask(|node| {
-        granted = Rc::new(asked.granted(node)?);
+    let mut refused = None;
+    let first = node.ask(|node| {
+        let granted = Rc::new(asked.granted(node)?);
         granted.grant.tell_correction(call.diag);
-        choose(call, node, &granted)
+        match choose(call, node, &granted) {
+            Ok(chosen) => Ok((granted, chosen)),
+            Err(failure) => {
+                refused = Some(granted);
+                Err(failure)
+            }
+        }
     });
+    let (granted, chosen) = match (first, refused) {
+        (Ok((granted, chosen)), _) => (granted, Ok(chosen)),
+        (Err(failure), Some(granted)) => (granted, Err(failure)),
+        (Err(failure), None) => return Err(failure),
+    };
     let none = match &chosen {
         Err(failure) => failure.kind == Kind::NoneFree,
         Ok(chosen) => matches!(chosen, Chosen::Unconfirmed(Selected::Queue(_))),

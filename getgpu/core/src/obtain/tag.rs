@@ -22,7 +22,7 @@ const OF_PART: Duration = Duration::from_millis(400);
 /// the turn, no other call of this user looks whether the name is in use.
 pub struct Tagged<'a> {
     tag: Option<Tag>,
-    /// What is asked for where CUDA_VISIBLE_DEVICES is not set.
+    /// What is asked for where CUDA_VISIBLE_DEVICES is not set; empty without a name.
     asked_outside: String,
     /// The devices of CUDA_VISIBLE_DEVICES, where it names them by full UUIDs.
     grant: Option<Vec<Uuid>>,
@@ -42,9 +42,10 @@ impl<'a> Tagged<'a> {
             name,
             asked: asked(request, options, request.grant().value()),
         });
+        let outside = tag.as_ref().map(|_| asked(request, options, ""));
         Self {
             tag,
-            asked_outside: asked(request, options, ""),
+            asked_outside: outside.unwrap_or_default(),
             grant: request.grant().visible.full_uuids(),
             lock_file,
             uid: request.user(),
