@@ -44,6 +44,8 @@ pub(crate) enum NoAnswer {
 pub(crate) struct Connection {
     worker: Worker,
     buffer: Vec<u8>,
+    /// What is read at a time: made once, since zeroing it takes longer than most answers.
+    part: Vec<u8>,
     /// Whether the library is known to be open.
     opened: bool,
 }
@@ -55,6 +57,7 @@ impl Connection {
         let connection = Self {
             worker,
             buffer: Vec::new(),
+            part: vec![0; 16 << 10],
             opened: false,
         };
         // If it cannot be sent, neither can the first question.
@@ -121,13 +124,12 @@ impl Connection {
                 return Err(NoAnswer::Broken("its answer does not end".into()));
             }
             self.wait(deadline)?;
-            let mut part = [0; 16 << 10];
-            match nix::unistd::read(self.worker.channel.as_fd(), &mut part) {
+            match nix::unistd::read(self.worker.channel.as_fd(), &mut self.part) {
                 // Reset: with a question that it has not read.
                 Ok(0) | Err(Errno::ECONNRESET) => {
                     return Err(NoAnswer::Broken("it exited without an answer".into()));
                 }
-                Ok(n) => self.buffer.extend_from_slice(&part[..n]),
+                Ok(n) => self.buffer.extend_from_slice(&self.part[..n]),
                 Err(Errno::EINTR) => {}
                 Err(errno) => return Err(broken(errno)),
             }
