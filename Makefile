@@ -260,10 +260,12 @@ portable-rpm: portable
 
 # Of programs that are built already.
 deb-only:
+	@$(CARGO) deb --version >/dev/null 2>&1 || { echo 'make deb: needs cargo-deb: cargo install cargo-deb' >&2; exit 1; }
 	$(MAKE) --no-print-directory stage zshdir=/usr/share/zsh/vendor-completions
 	$(CARGO) deb -p getgpu --no-build --no-strip $(DEB)
 
 rpm-only:
+	@$(CARGO) generate-rpm --version >/dev/null 2>&1 || { echo 'make rpm: needs cargo-generate-rpm: cargo install cargo-generate-rpm' >&2; exit 1; }
 	$(MAKE) --no-print-directory stage-rpm
 	$(CARGO) generate-rpm -p getgpu --payload-compress gzip $(RPM)
 

@@ -186,6 +186,8 @@ pub fn typed(name: &OsStr) -> Result<PathBuf, Failure> {
             let failure = Failure::new(Kind::NotFound, format!("{shown}: no such program in PATH"));
             if executable(Path::new(name)) {
                 failure.hint(format!("did you mean ./{shown}?"))
+            } else if shown.ends_with(".py") && Path::new(name).is_file() {
+                failure.hint(format!("cudawrap -- python3 {shown}"))
             } else if shown.contains(' ') {
                 failure.hint(format!("one word: remove the quotes: cudawrap -- {shown}"))
             } else {

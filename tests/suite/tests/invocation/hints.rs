@@ -41,6 +41,12 @@ fn a_program_in_the_working_directory_is_hinted_at() {
     sandbox.file("work/simulate", "#!/bin/sh\n", 0o755);
     let outcome = sandbox.words("cudawrap -- simulate").run();
     outcome.exits(127).mentions("did you mean ./simulate?");
+    // A script that its interpreter runs.
+    sandbox.file("work/train.py", "", 0o644);
+    let outcome = sandbox.words("cudawrap train.py").run();
+    outcome
+        .exits(127)
+        .mentions("hint: cudawrap -- python3 train.py");
 }
 
 #[test]
