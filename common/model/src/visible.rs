@@ -26,7 +26,7 @@ impl Visible {
             return Self::Unset;
         };
         let text = String::from_utf8_lossy(value.as_bytes());
-        let entries: Vec<Selector> = text.split(',').map_while(Selector::parse).collect();
+        let entries: Vec<Selector> = text.split(',').map_while(Selector::of_variable).collect();
         if entries.is_empty() {
             Self::Nothing
         } else {

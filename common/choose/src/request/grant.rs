@@ -133,7 +133,12 @@ impl Grant {
             ));
         }
         let index = match &self.visible {
-            Visible::Entries(entries) if !self.batch_job => index_of_mig(entries, &inventory),
+            Visible::Entries(entries) => {
+                self.without_instances(entries, &inventory).or_else(|| {
+                    let elsewhere = !self.batch_job;
+                    elsewhere.then(|| index_of_mig(entries, &inventory))?
+                })
+            }
             _ => None,
         };
         Err(index.unwrap_or_else(|| self.vanished(&inventory)))
@@ -258,6 +263,14 @@ impl Grant {
                 format!("CUDA_VISIBLE_DEVICES={value}: no such device answers here; {silent}");
             return Failure::new(Kind::Nvml, text).hint(nvml_client::HANGS_OR_SICK);
         }
+        if self.value.starts_with("$(") || self.value.starts_with('`') {
+            let text = format!(
+                "CUDA_VISIBLE_DEVICES={}: no shell expanded this",
+                self.value
+            );
+            return Failure::new(Kind::NoDevice, text)
+                .hint("where no shell is, without the variable: cudawrap -- PROGRAM");
+        }
         let shown: String = self.value.chars().take(60).collect();
         let dots = if shown.len() < self.value.len() {
             ".."
@@ -272,6 +285,27 @@ impl Grant {
             "getgpu" => "did you forget $( )? CUDA_VISIBLE_DEVICES=$(getgpu) ./app",
             _ => self.remedy("re-partitioned? unset CUDA_VISIBLE_DEVICES and ask again"),
         })
+    }
+
+    /// The failure of a name of a GPU that is in MIG mode and has no MIG device.
+    fn without_instances(&self, entries: &[Selector], inventory: &Inventory) -> Option<Failure> {
+        let mut gpus = inventory.gpus.iter();
+        let gpu = match entries.first()? {
+            Selector::Index(index) => gpus
+                .filter(|gpu| gpu.usable)
+                .nth(usize::try_from(*index).ok()?),
+            name => gpus.find(|gpu| gpu.uuid.as_ref().is_some_and(|uuid| name.names(uuid))),
+        }?;
+        let mut devices = inventory.devices.iter();
+        if !gpu.mig || devices.any(|device| device.gpu == gpu.index) {
+            return None;
+        }
+        let text = format!(
+            "CUDA_VISIBLE_DEVICES={}: GPU {} is in MIG mode and has no MIG devices",
+            self.value, gpu.index
+        );
+        let hint = self.remedy("unset CUDA_VISIBLE_DEVICES, or have an admin make MIG devices there (nvidia-smi mig -cgi ... -C)");
+        Some(Failure::new(Kind::NoDevice, text).hint(hint))
     }
 
     /// What a hint adds where the variable leaves only some devices, and no batch system set it:

@@ -26,8 +26,12 @@ pub fn first_device(node: &Node, variable: Option<&str>) -> Option<String> {
 }
 
 fn named(node: &Node, entry: &str) -> Option<String> {
-    if let Ok(index) = entry.parse::<usize>() {
-        return usable(node.gpus.get(index)?);
+    // Of a number the leading digits count, behind a sign or none.
+    let number = entry.strip_prefix('+').unwrap_or(entry);
+    let end = number.find(|c: char| !c.is_ascii_digit());
+    let digits = &number[..end.unwrap_or(number.len())];
+    if !digits.is_empty() {
+        return usable(node.gpus.get(digits.parse::<usize>().ok()?)?);
     }
     if entry.starts_with("GPU-") {
         let mut hits = node.gpus.iter().filter(|gpu| gpu.uuid.starts_with(entry));

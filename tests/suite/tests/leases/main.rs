@@ -6,6 +6,7 @@
     reason = "a panic is a failed test; figures and SKIPPED lines are read"
 )]
 
+mod entries;
 mod lease_lifetime;
 mod named_devices;
 mod nested_grants;
