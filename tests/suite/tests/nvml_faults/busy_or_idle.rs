@@ -4,7 +4,7 @@
 use std::os::unix::fs::symlink;
 
 use getgpu_tests::wrapped::wrap;
-use getgpu_tests::{assert_devices, listing, until_none_is_free};
+use getgpu_tests::{OTHER, assert_devices, listing, until_none_is_free};
 use harness::skip::{self, Need};
 use harness::{Sandbox, Signal, wait};
 use nix::sys::signal::kill;
@@ -107,6 +107,42 @@ fn an_ignored_process_hides_a_gib_and_no_clients() {
         old.ask("--explain --no-reserve")
             .exits(1)
             .mentions("busy: used by pid 77");
+    }
+}
+
+/// CUDA fails with 46 for all users but the server's, so the GPU was always the free one.
+#[test]
+fn an_mps_server_has_an_exclusive_gpu_for_its_user() {
+    let Some(sandbox) = Sandbox::given(&[Need::Root], "h200x1", "") else {
+        return;
+    };
+    let uuid = sandbox.uuids()[0].clone();
+    symlink("/bin/sleep", sandbox.path("bin/nvidia-cuda-mps-server")).unwrap();
+    let exclusive = "[[health]]\ngpu = 0\ncompute_mode = 3\n";
+    for owner in [0, OTHER] {
+        let server = sandbox.words("nvidia-cuda-mps-server 600").uid(owner);
+        let server = server.spawn();
+        let pid = server.pid();
+        wait::until("the server has its name", || {
+            std::fs::read_to_string(format!("/proc/{pid}/comm"))
+                .is_ok_and(|name| name.starts_with("nvidia-cuda"))
+        });
+        let listed = format!("[[process]]\ndevice = '{uuid}'\npid = {pid}\nmemory_mib = 60\n");
+        // Where any number of programs may compute, it keeps none away.
+        sandbox.faults(&listed);
+        sandbox.line("--no-reserve");
+        sandbox.faults(&format!("{listed}{exclusive}"));
+        let own = sandbox.getgpu(&["--no-reserve"]).uid(owner).run();
+        own.exits(0);
+        let other = sandbox.getgpu(&["--no-reserve", "--explain"]);
+        let other = other.uid(if owner == 0 { OTHER } else { 0 }).run();
+        if owner == 0 {
+            other.exits(0);
+        } else {
+            other.exits(1).mentions(&format!(
+                "busy: in compute mode Exclusive_Process the MPS server of uid {OTHER} (pid {pid}) has it"
+            ));
+        }
     }
 }
 
