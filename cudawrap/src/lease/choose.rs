@@ -8,7 +8,7 @@ use getgpu_ask::Node;
 use getgpu_choose::{Asked, Chooser, Decision, Granted, Outside, Owned, Part, Taken};
 use getgpu_lock::Side;
 use getgpu_model::{Detail, Device, Failure, Inventory, Kind, Share, Uuid, Visible};
-use getgpu_queue::{At, Nameless, Observer, Obstacle, Selected, Selection, Served};
+use getgpu_queue::{At, Nameless, Observer, Obstacle, Selected, Selection, Served, outlast};
 use getgpu_settings::RunOrFail;
 
 use crate::bind::CpuNeighbours;
@@ -149,8 +149,8 @@ fn tell_of_excluded(call: &CudawrapCall<'_>, request: &Granted, device: &Device)
 pub fn free(call: &CudawrapCall<'_>, asked: Asked) -> Result<Choice, Failure> {
     let mut node = helper::node(call.settings);
     let mut neighbours = cpu_neighbours(call);
-    let (request, others, selected) = node.ask(|node| {
-        let (request, others) = place(call, node, asked, &mut neighbours)?;
+    let mut look = |node: &mut Node<'_>| {
+        let (request, others) = place(call, node, asked.clone(), &mut neighbours)?;
         let request = Rc::new(request);
         let known = node.known();
         let owned = Owned::now(&request, call.lock_file, known.as_deref());
@@ -174,7 +174,9 @@ pub fn free(call: &CudawrapCall<'_>, asked: Asked) -> Result<Choice, Failure> {
             pool: 0,
         })?;
         Ok((request, others, Some(selected)))
-    })?;
+    };
+    let looked = outlast(call.settings, call.diag, || node.ask(&mut look));
+    let (request, others, selected) = looked?;
     let devices = match selected {
         None => {
             let inventory = node.known().unwrap_or_default();

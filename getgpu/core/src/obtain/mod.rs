@@ -23,7 +23,7 @@ use getgpu_choose::{Asked, Decision, Granted};
 use getgpu_linux::{Process, procfs::namespaces};
 use getgpu_lock::{HolderProcess, Role};
 use getgpu_model::{Failure, Kind, Visible};
-use getgpu_queue::{Name, Selected, Served};
+use getgpu_queue::{Name, Selected, Served, outlast};
 
 use answer::{Answer, Chosen};
 use choose::{choose, wait_in_queue};
@@ -162,10 +162,12 @@ fn choose_or_queue(
     }
     // Without devices, should NVML not tell them.
     let mut granted = Rc::new(asked.clone().by_name());
-    let chosen = node.ask(|node| {
-        granted = Rc::new(asked.granted(node)?);
-        granted.grant.tell_correction(call.diag);
-        choose(call, node, &granted)
+    let chosen = outlast(call.settings, call.diag, || {
+        node.ask(|node| {
+            granted = Rc::new(asked.clone().granted(node)?);
+            granted.grant.tell_correction(call.diag);
+            choose(call, node, &granted)
+        })
     });
     let none = match &chosen {
         Err(failure) => failure.kind == Kind::NoneFree,
