@@ -3,7 +3,7 @@
 
 use std::time::{Duration, Instant};
 
-use getgpu_model::Failure;
+use getgpu_model::{Failure, Kind};
 
 /// A wait without a limit ends after failures of this length without a break: a driver that is
 /// replaced takes some minutes, and one that hangs never comes back.
@@ -54,8 +54,14 @@ impl Tolerance {
         now: Instant,
     ) -> Result<Instant, Failure> {
         let before = self.failing.take();
-        let since = before.as_ref().map_or(now, |failing| failing.since);
-        if limit == Limit::None && now.saturating_duration_since(since) >= GIVE_UP {
+        // Where a device is missing, NVML has answered.
+        let is_silent = |failure: &Failure| failure.kind != Kind::NoDevice;
+        let silent = before.as_ref().filter(|last| is_silent(&last.failure));
+        let since = silent.map_or(now, |failing| failing.since);
+        if limit == Limit::None
+            && is_silent(&failure)
+            && now.saturating_duration_since(since) >= GIVE_UP
+        {
             return Err(failure);
         }
         let pause = before.map_or(FIRST_PAUSE, |failing| failing.pause * 2);
@@ -85,7 +91,6 @@ impl Tolerance {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use getgpu_model::Kind;
 
     fn failure() -> Failure {
         Failure::new(Kind::Nvml, "why")
@@ -123,6 +128,12 @@ mod tests {
         assert!(tolerance.bear(failure(), Limit::Set, at(700)).is_ok());
         let ended = tolerance.bear(failure(), Limit::None, at(701));
         assert_eq!(ended.unwrap_err(), failure());
+        let missing = Failure::new(Kind::NoDevice, "why");
+        for second in [702, 5000, 9000] {
+            let borne = tolerance.bear(missing.clone(), Limit::None, at(second));
+            assert!(borne.is_ok(), "NVML answers");
+        }
+        assert!(tolerance.bear(failure(), Limit::None, at(9001)).is_ok());
         let mut answered = Tolerance::default();
         for second in [0, 599] {
             assert!(answered.bear(failure(), Limit::None, at(second)).is_ok());

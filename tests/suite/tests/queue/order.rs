@@ -187,14 +187,19 @@ fn a_waiter_takes_no_device_that_has_become_another_one() {
         )
     };
     let cases = [
-        (gpu.to_owned(), "", mig("3g.20gb"), 0),
-        (mig("3g.20gb"), "--min-memory 15G ", mig("1g.5gb"), 125),
+        (gpu.to_owned(), "--wait", mig("3g.20gb"), 0),
+        (
+            mig("3g.20gb"),
+            "--wait=4 --min-memory 15G",
+            mig("1g.5gb"),
+            125,
+        ),
     ];
     for (before, wish, after, status) in cases {
         let sandbox = Sandbox::new(&before);
         let first = sandbox.leased().spawn();
         sandbox.until_running(1);
-        let line = format!("cudawrap --wait {wish}-- printenv CUDA_VISIBLE_DEVICES");
+        let line = format!("cudawrap {wish} -- printenv CUDA_VISIBLE_DEVICES");
         let waiters = line_up(&sandbox, vec![sandbox.words(&line)]);
         sandbox.set_node(&after);
         end(first);
