@@ -5,7 +5,7 @@
 use std::rc::Rc;
 
 use getgpu_ask::Node;
-use getgpu_choose::{Asked, Chooser, Decision, Granted, Outside, Owned, Part, Taken};
+use getgpu_choose::{Asked, Chooser, Decision, Grant, Granted, Outside, Owned, Part, Taken};
 use getgpu_lock::Side;
 use getgpu_model::{Detail, Device, Failure, Inventory, Kind, Share, Uuid, Visible};
 use getgpu_queue::{At, Nameless, Observer, Obstacle, Selected, Selection, Served, outlast};
@@ -72,8 +72,12 @@ pub fn named(call: &CudawrapCall<'_>, asked: Asked) -> Result<Option<Choice>, Fa
     }
     match resolve(call, asked.clone()) {
         Ok(Resolved::InMigMode) => free(call, asked).map(Some),
-        Ok(Resolved::Devices(devices)) => match <[Device; 1]>::try_from(devices) {
-            Ok([device]) if !several => only(call, device, asked.by_name()).map(Some),
+        Ok(Resolved::Devices(devices, grant)) => match <[Device; 1]>::try_from(devices) {
+            Ok([device]) if !several => {
+                let mut granted = asked.by_name();
+                granted.grant.count_as(&grant);
+                only(call, device, granted).map(Some)
+            }
             _ => Ok(None),
         },
         Err(failure) => unresolved(call, asked, failure),
@@ -286,8 +290,8 @@ fn listed(request: &Granted, inventory: &Inventory) -> Vec<Uuid> {
 
 /// What the variable of a linked program names.
 enum Resolved {
-    /// These devices.
-    Devices(Vec<Device>),
+    /// These devices, by this grant.
+    Devices(Vec<Device>, Grant),
     /// A GPU in MIG mode, which stands for its MIG devices.
     InMigMode,
 }
@@ -309,7 +313,8 @@ fn resolve(call: &CudawrapCall<'_>, asked: Asked) -> Result<Resolved, Failure> {
         Ok(if request.grant.names_gpu_in_mig_mode(&inventory) {
             Resolved::InMigMode
         } else {
-            Resolved::Devices(granted(&request, &inventory))
+            let devices = granted(&request, &inventory);
+            Resolved::Devices(devices, request.grant)
         })
     })
 }

@@ -55,6 +55,9 @@ pub struct Grant {
     correction: Option<String>,
     /// CUDA numbers GPUs by their PCI addresses.
     order_by_pci: bool,
+    /// An index in it is another GPU for a program than for NVML, so that the variable has to name
+    /// the devices by UUID.
+    is_reordered: bool,
     /// Why it is not certain which GPU an index of it means, if it is not.
     unclear: Option<String>,
     /// Inside a batch job unsetting CUDA_VISIBLE_DEVICES is no remedy.
@@ -89,6 +92,7 @@ impl Grant {
             is_unnamed: false,
             correction: None,
             order_by_pci: environment.order_by_pci,
+            is_reordered: false,
             unclear: None,
             batch_job: environment.batch_job,
             of_link: false,
@@ -119,6 +123,16 @@ impl Grant {
         }
         let inventory = node.inventory(Detail::Place)?;
         let of_batch = self.batch_gpus.is_some();
+        if let Visible::Entries(entries) = &self.visible
+            && !self.order_by_pci
+            && inventory.gpus.len() > 1
+            && entries
+                .iter()
+                .any(|entry| matches!(entry, Selector::Index(_)))
+        {
+            let named = node.inventory(Detail::Name)?;
+            self.is_reordered = visible::counts_in_another_order(entries, &named.gpus);
+        }
         let granted = self.shown(&inventory);
         if let Some(unclear) = self.unclear_index() {
             return Err(unclear);
@@ -220,7 +234,12 @@ impl Grant {
     /// Whether a program that is left alone sees just the devices of the grant, since
     /// CUDA_VISIBLE_DEVICES names them.
     pub fn is_named_by_variable(&self) -> bool {
-        self.visible != Visible::Unset && !self.is_unnamed
+        self.visible != Visible::Unset && !self.is_unnamed && !self.is_reordered
+    }
+
+    /// Takes over what another one, which was resolved, knows of the order in which CUDA counts.
+    pub fn count_as(&mut self, resolved: &Self) {
+        self.is_reordered = resolved.is_reordered;
     }
 
     /// Whether a GPU in MIG mode is among what is named: then it is one of the GPU's MIG

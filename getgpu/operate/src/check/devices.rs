@@ -10,7 +10,7 @@ use getgpu_linux::procfs::namespaces;
 use getgpu_lock::{LockFile, Span, occupancy};
 use getgpu_model::{
     Activity, Ailment, Detail, Failure, Inventory, Uuid, WITHOUT_PREFIX, WITHOUT_PREFIX_HINT,
-    quantity::counted,
+    quantity::counted, visible::has_several_models,
 };
 use getgpu_settings::Settings;
 
@@ -81,6 +81,9 @@ pub fn check(
     report_silent(&silent, findings);
     health.report(findings);
     count_devices(&inventory, findings);
+    if has_several_models(&inventory.gpus) {
+        findings.fine("devices", "GPUs of different models: CUDA counts the fastest first, and getgpu by PCI address as nvidia-smi does, unless CUDA_DEVICE_ORDER=PCI_BUS_ID is set");
+    }
     empty_gpus(&inventory, findings);
     closed_devices(&inventory, findings);
     Some(inventory)

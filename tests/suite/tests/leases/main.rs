@@ -11,6 +11,7 @@ mod lease_lifetime;
 mod named_devices;
 mod nested_grants;
 mod nested_shares;
+mod order_of_gpus;
 mod share_placement;
 mod shares;
 mod wrapped_programs;
