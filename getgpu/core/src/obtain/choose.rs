@@ -158,6 +158,10 @@ impl Observer for Explained<'_> {
     }
 
     fn hint(&self, _obstacle: Obstacle) -> String {
-        HINT.into()
+        let around = match self.request.cover {
+            None => self.request.grant.way_around(),
+            Some(_) => "",
+        };
+        format!("{HINT}{around}")
     }
 }

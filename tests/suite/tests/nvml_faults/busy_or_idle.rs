@@ -146,6 +146,50 @@ fn an_mps_server_has_an_exclusive_gpu_for_its_user() {
     }
 }
 
+/// Nothing will ever end there, so the device would stay busy and the reason unknown.
+#[test]
+fn a_device_that_is_busy_without_a_program_is_named() {
+    let sandbox = Sandbox::new("mig4");
+    let uuid = &sandbox.uuids()[1];
+    let cases = [
+        (
+            format!("[[memory]]\ndevice = '{uuid}'\nused_mib = 900\n"),
+            "900 MiB in use and no process shown",
+        ),
+        (
+            format!("[[process]]\ndevice = '{uuid}'\npid = 4000000\nmemory_mib = 60\n"),
+            "used by pid 4000000 (?)",
+        ),
+    ];
+    for (fault, why) in cases {
+        sandbox.faults(&fault);
+        sandbox.ask("--list").exits(0).shows(why);
+        let check = sandbox.ask("--check");
+        check.shows(&format!("{uuid}: busy without a program: {why}"));
+        check.shows("idle_memory");
+    }
+    // A program that is seen will end.
+    sandbox.faults("");
+    let _program = sandbox.occupy(std::slice::from_ref(uuid), "");
+    let check = sandbox.ask("--check");
+    assert!(!check.stdout.contains("without a program"), "{check:?}");
+}
+
+/// A reboot of the node is no remedy for a container that is older than the driver.
+#[test]
+fn a_container_that_is_older_than_the_driver_is_started_again() {
+    let Some(sandbox) = Sandbox::given(&[Need::Mounts], "mig4", "") else {
+        return;
+    };
+    sandbox.faults("[[rule]]\nfunction = 'nvmlInit_v2'\nreturns = 18\n");
+    let host = sandbox.ask("");
+    if !host.stderr.contains("this container") {
+        host.mentions("reload of the nvidia module");
+    }
+    let contained = sandbox.contained("getgpu").run();
+    contained.mentions("this container was started before");
+}
+
 /// Less memory than the rule about memory sees: the graphics list alone shows the program.
 #[test]
 fn graphics_on_a_mig_device_make_it_busy() {

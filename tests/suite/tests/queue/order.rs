@@ -134,6 +134,11 @@ fn who_waited_in_vain_for_a_variable_is_told_the_way_around_it() {
         let in_job = command().env("SLURM_JOB_ID", "7").run();
         assert!(!in_job.stderr.contains("--ignore-grant"), "{in_job:#?}");
     }
+    // A shell of at, cron or a container may have inherited it.
+    sandbox
+        .ask_within("0", "")
+        .exits(1)
+        .mentions("--ignore-grant chooses among all devices");
     let around = sandbox.words("cudawrap --ignore-grant --wait -- printenv CUDA_VISIBLE_DEVICES");
     assert!(uuids[2..].contains(&around.visible("0").run().line()));
     // What this call reserved itself is no pipeline's index.
