@@ -37,8 +37,10 @@ pub enum Ailment {
     ExclusiveProcess,
     /// NVML_GPU_RECOVERY_ACTION_GPU_RESET, or a call that said NVML_ERROR_RESET_REQUIRED.
     NeedsReset,
-    /// NVML_GPU_RECOVERY_ACTION_NODE_REBOOT
+    /// NVML_GPU_RECOVERY_ACTION_NODE_REBOOT or NVML_GPU_RECOVERY_ACTION_SYSTEM_REBOOT
     NeedsReboot,
+    /// NVML_GPU_RECOVERY_ACTION_BUS_RESET
+    NeedsBusReset,
     /// NVML_GPU_RECOVERY_ACTION_DRAIN_AND_RESET
     NeedsDrainAndReset,
     /// NVML_GPU_RECOVERY_ACTION_DRAIN_P2P
@@ -51,6 +53,13 @@ pub enum Ailment {
     RowRemapPending,
     /// nvmlDeviceGetRetiredPagesPendingStatus: pages are retired at the next reboot.
     PageRetirementPending,
+    /// NVML_GPU_FABRIC_STATE_NOT_STARTED or NVML_GPU_FABRIC_STATE_IN_PROGRESS of a whole GPU:
+    /// CUDA fails with 802 there.
+    FabricNotReady,
+    /// NVML_GPU_FABRIC_STATE_COMPLETED with a status that is not NVML_SUCCESS.
+    FabricError,
+    /// NVML gave a number for its state that this version does not know.
+    UnknownState,
     /// A call said NVML_ERROR_GPU_IS_LOST.
     Lost,
 }
@@ -70,17 +79,21 @@ const RESET: &str = "end the programs on this GPU and reset it: nvidia-smi --gpu
 
 impl Ailment {
     /// All of them, in the order in which they are told.
-    pub const ALL: [Self; 11] = [
+    pub const ALL: [Self; 15] = [
         Self::Prohibited,
         Self::ExclusiveProcess,
         Self::NeedsReset,
         Self::NeedsReboot,
+        Self::NeedsBusReset,
         Self::NeedsDrainAndReset,
         Self::NeedsDrainOfP2p,
         Self::NeedsImexRecovery,
         Self::RowRemapFailed,
         Self::RowRemapPending,
         Self::PageRetirementPending,
+        Self::FabricNotReady,
+        Self::FabricError,
+        Self::UnknownState,
         Self::Lost,
     ];
 
@@ -91,12 +104,16 @@ impl Ailment {
             Self::NeedsDrainOfP2p
             | Self::NeedsImexRecovery
             | Self::RowRemapPending
-            | Self::PageRetirementPending => Consequence::Told,
+            | Self::PageRetirementPending
+            | Self::FabricError => Consequence::Told,
             Self::Prohibited
             | Self::NeedsReset
             | Self::NeedsReboot
+            | Self::NeedsBusReset
             | Self::NeedsDrainAndReset
             | Self::RowRemapFailed
+            | Self::FabricNotReady
+            | Self::UnknownState
             | Self::Lost => Consequence::Out,
         }
     }
@@ -108,12 +125,16 @@ impl Ailment {
             Self::ExclusiveProcess => "exclusive_process",
             Self::NeedsReset => "needs_reset",
             Self::NeedsReboot => "needs_reboot",
+            Self::NeedsBusReset => "needs_bus_reset",
             Self::NeedsDrainAndReset => "needs_drain_and_reset",
             Self::NeedsDrainOfP2p => "needs_drain_of_p2p",
             Self::NeedsImexRecovery => "needs_imex_recovery",
             Self::RowRemapFailed => "row_remap_failed",
             Self::RowRemapPending => "row_remap_pending",
             Self::PageRetirementPending => "page_retirement_pending",
+            Self::FabricNotReady => "fabric_not_ready",
+            Self::FabricError => "fabric_error",
+            Self::UnknownState => "unknown_state",
             Self::Lost => "lost",
         }
     }
@@ -125,19 +146,27 @@ impl Ailment {
             Self::ExclusiveProcess => "compute mode Exclusive_Process: one program at a time",
             Self::NeedsReset => "the GPU needs a reset",
             Self::NeedsReboot => "the GPU needs a reboot of the node",
+            Self::NeedsBusReset => "the GPU needs a reset of its PCIe bus",
             Self::NeedsDrainAndReset => "the GPU needs a drain and a reset",
             Self::NeedsDrainOfP2p => "the GPU's peer-to-peer traffic needs a drain",
             Self::NeedsImexRecovery => "the GPU's IMEX domain needs a recovery",
             Self::RowRemapFailed => "a faulty memory row could not be remapped",
             Self::RowRemapPending => "memory rows are remapped at the next reset",
             Self::PageRetirementPending => "memory pages are retired at the next reboot",
+            Self::FabricNotReady => {
+                "its NVLink fabric is not ready: CUDA fails there with error 802"
+            }
+            Self::FabricError => "its NVLink fabric was set up with an error",
+            Self::UnknownState => "NVML reports a state of it that this version does not know",
             Self::Lost => "the GPU is lost: it has fallen off the bus",
         }
     }
 
     /// Whether the GPU is no use until it is reset or replaced, or the node rebooted.
+    /// A state that is not known is none to drain a node for.
     pub fn needs_repair(self) -> bool {
-        self != Self::Prohibited && self.consequence() == Consequence::Out
+        !matches!(self, Self::Prohibited | Self::UnknownState)
+            && self.consequence() == Consequence::Out
     }
 
     /// What an administrator can do.
@@ -150,6 +179,9 @@ impl Ailment {
                 "if you did not set it: nvidia-smi -i GPU -c 0 (as root); shares of it need --mps"
             }
             Self::NeedsReset | Self::NeedsDrainAndReset => RESET,
+            Self::NeedsBusReset => {
+                "end the programs on this GPU, then: nvidia-smi --gpu-reset -i GPU, or reboot the node"
+            }
             Self::NeedsReboot | Self::Lost => {
                 "reboot the node; if it comes back, have the GPU replaced"
             }
@@ -162,6 +194,15 @@ impl Ailment {
                 "reset the GPU at the next opportunity: nvidia-smi --gpu-reset -i GPU"
             }
             Self::PageRetirementPending => "reboot the node at the next opportunity",
+            Self::FabricNotReady => {
+                "start nvidia-fabricmanager, of the same version as the driver (nvidia-smi -q -i GPU: Fabric)"
+            }
+            Self::FabricError => {
+                "read the log of nvidia-fabricmanager (nvidia-smi -q -i GPU: Fabric)"
+            }
+            Self::UnknownState => {
+                "see nvidia-smi -q -i GPU, and install a getgpu that knows this driver"
+            }
         }
     }
 }
@@ -195,15 +236,44 @@ impl Health {
 }
 
 /// What a value of the field NVML_FI_DEV_GET_GPU_RECOVERY_ACTION says
-/// (nvmlDeviceGpuRecoveryAction_t of nvml.h 13.3; 12.9 has the values up to 4).
+/// (nvmlDeviceGpuRecoveryAction_t of nvml.h 13.5; 13.3 has the values up to 5, 12.9 up to 4).
+/// A number that is not known may mean anything: the GPU is not well.
 pub const fn of_recovery_action(value: u64) -> Option<Ailment> {
     match value {
+        0 => None,
         1 => Some(Ailment::NeedsReset),
-        2 => Some(Ailment::NeedsReboot),
+        2 | 7 => Some(Ailment::NeedsReboot),
         3 => Some(Ailment::NeedsDrainOfP2p),
         4 => Some(Ailment::NeedsDrainAndReset),
         5 => Some(Ailment::NeedsImexRecovery),
-        _ => None,
+        6 => Some(Ailment::NeedsBusReset),
+        _ => Some(Ailment::UnknownState),
+    }
+}
+
+/// What the state of a GPU's NVLink fabric says (NVML_GPU_FABRIC_STATE_* of nvml.h 13.5), and
+/// the status beside it, which counts only in the state COMPLETED.
+pub const fn of_fabric(state: u8, status: u32) -> Option<Ailment> {
+    match (state, status) {
+        (0, _) | (3, 0) => None,
+        (1 | 2, _) => Some(Ailment::FabricNotReady),
+        (3, _) => Some(Ailment::FabricError),
+        _ => Some(Ailment::UnknownState),
+    }
+}
+
+/// What a number of nvmlComputeMode_t says; an ailment where it is not known.
+///
+/// # Errors
+///
+/// The number is not known.
+pub const fn of_compute_mode(mode: u32) -> Result<ComputeMode, Ailment> {
+    match mode {
+        0 => Ok(ComputeMode::Default),
+        // NVML_COMPUTEMODE_EXCLUSIVE_THREAD is "Support Removed" in nvml.h.
+        1 | 3 => Ok(ComputeMode::ExclusiveProcess),
+        2 => Ok(ComputeMode::Prohibited),
+        _ => Err(Ailment::UnknownState),
     }
 }
 
@@ -225,9 +295,22 @@ mod tests {
             ailments: ailments.to_vec(),
             ..Health::default()
         };
-        let told = [1, 2, 3, 4, 5, 0, 6, u64::MAX].map(of_recovery_action);
-        let out = told.map(|one| one.is_some_and(|one| health(&[one]).objection().is_some()));
-        assert_eq!(out, [true, true, false, true, false, false, false, false]);
+        let is_out =
+            |one: Option<Ailment>| one.is_some_and(|one| health(&[one]).objection().is_some());
+        let told = [1, 2, 3, 4, 5, 0, 6, 7, 8, u64::MAX].map(of_recovery_action);
+        let out = told.map(is_out);
+        assert_eq!(
+            out,
+            [
+                true, true, false, true, false, false, true, true, true, true
+            ]
+        );
+        let fabric = [(0, 0), (1, 0), (2, 0), (3, 0), (3, 999), (4, 0)];
+        let out = fabric.map(|(state, status)| is_out(of_fabric(state, status)));
+        assert_eq!(out, [false, true, true, false, false, true]);
+        assert_eq!(of_fabric(3, 999), Some(Ailment::FabricError));
+        let modes = [0, 1, 2, 3, 4].map(of_compute_mode);
+        assert!(modes[..4].iter().all(Result::is_ok) && modes[4] == Err(Ailment::UnknownState));
         let exclusive = health(&[Ailment::ExclusiveProcess, Ailment::RowRemapPending]);
         assert!(exclusive.is_exclusive() && exclusive.objection().is_none());
         let both = health(&[Ailment::RowRemapPending, Ailment::RowRemapFailed]);

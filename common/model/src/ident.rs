@@ -116,6 +116,18 @@ impl Selector {
         partial.then(|| Self::Prefix(format!("{kind}-{rest}")))
     }
 
+    /// Reads one entry of CUDA_VISIBLE_DEVICES as CUDA does: of a number the leading digits count,
+    /// a `+` before them is none, and what follows does not matter (`0:1`, `0 1` and `0.5` are 0).
+    pub(crate) fn of_variable(text: &str) -> Option<Self> {
+        let number = text.trim_start();
+        let number = number.strip_prefix('+').unwrap_or(number);
+        let end = number.find(|c: char| !c.is_ascii_digit());
+        match &number[..end.unwrap_or(number.len())] {
+            "" => Self::parse(text),
+            digits => digits.parse().ok().map(Self::Index),
+        }
+    }
+
     /// Whether this entry names the MIG device or whole GPU `uuid` by its text alone.
     pub fn names(&self, uuid: &Uuid) -> bool {
         match self {

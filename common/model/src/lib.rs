@@ -31,7 +31,7 @@ pub use diag::{Diag, Verbosity};
 pub use error::{Failure, Kind, reason, refused};
 pub use gpu_listing::GpuListing;
 pub use gpu_model::is_model;
-pub use health::{Ailment, ComputeMode, Health, of_recovery_action};
+pub use health::{Ailment, ComputeMode, Health, of_compute_mode, of_fabric, of_recovery_action};
 pub use ident::{Selector, Uuid, WITHOUT_PREFIX, WITHOUT_PREFIX_HINT};
 pub use inventory::{
     Activity, Detail, Device, Gauge, Gpu, GpuProcess, Inventory, Memory, Silent, Usage,

@@ -26,7 +26,7 @@ impl Visible {
             return Self::Unset;
         };
         let text = String::from_utf8_lossy(value.as_bytes());
-        let entries: Vec<Selector> = text.split(',').map_while(Selector::parse).collect();
+        let entries: Vec<Selector> = text.split(',').map_while(Selector::of_variable).collect();
         if entries.is_empty() {
             Self::Nothing
         } else {
@@ -70,6 +70,22 @@ impl Visible {
             })
             .collect()
     }
+}
+
+/// Whether one of these entries is an index that CUDA may count in another order than NVML:
+/// CUDA's is FASTEST_FIRST unless CUDA_DEVICE_ORDER says otherwise (CUDA C++ Programming Guide).
+pub fn counts_in_another_order(entries: &[Selector], gpus: &[Gpu]) -> bool {
+    let has_index = entries
+        .iter()
+        .any(|entry| matches!(entry, Selector::Index(_)));
+    has_index && has_several_models(gpus)
+}
+
+/// Whether a node has GPUs of different models, as far as their names are known.
+pub fn has_several_models(gpus: &[Gpu]) -> bool {
+    let mut names = gpus.iter().filter(|gpu| gpu.usable).map(|gpu| &gpu.name);
+    let first = names.next();
+    names.any(|name| Some(name) != first)
 }
 
 fn may_be_gpu(entry: &Selector) -> bool {

@@ -71,6 +71,23 @@ fn unset_empty_and_invalid() {
 }
 
 #[test]
+fn of_a_number_the_leading_digits_count() {
+    let index = |value: &str| Visible::parse(Some(OsStr::new(value)));
+    for value in [
+        "1", "+1", " 1", "1:2", "1 2", "1-2", "1;2", "1.0", "1x", "01",
+    ] {
+        assert_eq!(
+            index(value),
+            Visible::Entries(vec![Selector::Index(1)]),
+            "{value:?}"
+        );
+    }
+    for value in ["++1", "+ 1", "-1", ":1", "99999999999", "+"] {
+        assert_eq!(index(value), Visible::Nothing, "{value:?}");
+    }
+}
+
+#[test]
 fn entries_are_resolved_as_cuda_does() {
     let [one, two] = [1, 2].map(|n| format!("MIG-{n:08x}"));
     let (first, second, gpu) = (uuid("MIG", 1), uuid("MIG", 2), uuid("GPU", 0xa0));

@@ -1,15 +1,16 @@
-//! What NVML says of a GPU's health, and of the compute mode of a device: three calls in a
+//! What NVML says of a GPU's health, and of the compute mode of a device: four calls in a
 //! session. What a driver does not support, or does not tell us, is as if nothing were wrong.
 
 use nvml_wrapper::Device as Handle;
-use nvml_wrapper::enum_wrappers::device::ComputeMode as Mode;
 use nvml_wrapper::enums::device::SampleValue;
 use nvml_wrapper::structs::device::FieldId;
 
-use super::fault::{self, Fault, ask};
+use super::fault::{self, Fault, ask, with_retries};
 use super::raw;
 use super::session::{ListedPlace, Session};
-use getgpu_model::{Ailment, ComputeMode, Detail, Health, of_recovery_action};
+use getgpu_model::{
+    Ailment, ComputeMode, Detail, Health, of_compute_mode, of_fabric, of_recovery_action,
+};
 
 /// NVML_FI_DEV_GET_GPU_RECOVERY_ACTION (nvml.h 12.9 and 13.3).
 const RECOVERY_ACTION: FieldId = FieldId(230);
@@ -20,21 +21,25 @@ pub(super) fn health(session: &mut Session<'_>, place: ListedPlace, detail: Deta
         return Health::default();
     };
     let compute_mode = compute_mode(session, place, &gpu);
-    let of_mode = match &compute_mode {
+    let of_mode = match compute_mode {
         Ok(Some(ComputeMode::Prohibited)) => Some(Ailment::Prohibited),
         Ok(Some(ComputeMode::ExclusiveProcess)) => Some(Ailment::ExclusiveProcess),
         Ok(_) => None,
-        Err(fault) => of_fault(fault),
+        Err(ailment) => Some(ailment),
     };
     let of_gpu = session.ailments(place.0, |session| {
         let action = recovery_action(&gpu).unwrap_or_else(|fault| of_fault(&fault));
         // "On MIG-enabled GPUs with active instances, querying the number of remapped rows is
         // not supported" (nvml.h), and GPUs that retire pages have no MIG.
-        let memory = match place.1 {
-            None => faulty_memory(session, &gpu, detail),
+        // MIG devices do not use NVLink.
+        let of_whole = match place.1 {
+            None => faulty_memory(session, &gpu, detail)
+                .into_iter()
+                .chain(fabric(session, &gpu))
+                .collect(),
             Some(_) => Vec::new(),
         };
-        action.into_iter().chain(memory).collect()
+        action.into_iter().chain(of_whole).collect()
     });
     let mut ailments: Vec<Ailment> = of_mode.into_iter().chain(of_gpu).collect();
     ailments.dedup();
@@ -62,6 +67,14 @@ fn faulty_memory(session: &Session<'_>, gpu: &Handle<'_>, detail: Detail) -> Vec
     ailments
 }
 
+/// What the NVLink fabric of a whole GPU is like; a driver or a GPU without one says nothing.
+fn fabric(session: &Session<'_>, gpu: &Handle<'_>) -> Option<Ailment> {
+    match raw::fabric(session.nvml, gpu) {
+        Ok((state, status)) => of_fabric(state, status),
+        Err(fault) => of_fault(&fault),
+    }
+}
+
 /// What a failed call says of the GPU, whatever was asked.
 pub(super) fn of_fault(fault: &Fault) -> Option<Ailment> {
     match fault.code {
@@ -77,33 +90,27 @@ fn compute_mode(
     session: &mut Session<'_>,
     (gpu, slot): ListedPlace,
     of_gpu: &Handle<'_>,
-) -> Result<Option<ComputeMode>, Fault> {
+) -> Result<Option<ComputeMode>, Ailment> {
     if let Some(known) = session.gpu_modes.get(&gpu) {
         return Ok(*known);
     }
     if let Some(slot) = slot
         && let Ok(device) = session.handle(gpu, Some(slot))
-        && let Some(mode) = mode_of(&device)?
+        && let Some(mode) = mode_of(session, &device)?
     {
         return Ok(Some(mode));
     }
     // The other MIG devices of this GPU need not be asked.
-    let mode = mode_of(of_gpu)?;
+    let mode = mode_of(session, of_gpu)?;
     session.gpu_modes.insert(gpu, mode);
     Ok(mode)
 }
 
 /// The mode of this handle; none if it is not told.
-fn mode_of(handle: &Handle<'_>) -> Result<Option<ComputeMode>, Fault> {
-    match ask("DeviceGetComputeMode", || handle.compute_mode()) {
-        Ok(Mode::Prohibited) => Ok(Some(ComputeMode::Prohibited)),
-        // NVML_COMPUTEMODE_EXCLUSIVE_THREAD is "Support Removed" in nvml.h.
-        Ok(Mode::ExclusiveProcess | Mode::ExclusiveThread) => {
-            Ok(Some(ComputeMode::ExclusiveProcess))
-        }
-        Ok(Mode::Default) => Ok(Some(ComputeMode::Default)),
-        Err(fault) if of_fault(&fault).is_some() => Err(fault),
-        Err(_) => Ok(None),
+fn mode_of(session: &Session<'_>, handle: &Handle<'_>) -> Result<Option<ComputeMode>, Ailment> {
+    match with_retries(|| raw::compute_mode(session.nvml, handle)) {
+        Ok(mode) => of_compute_mode(mode).map(Some),
+        Err(fault) => of_fault(&fault).map_or(Ok(None), Err),
     }
 }
 
@@ -118,12 +125,13 @@ fn recovery_action(gpu: &Handle<'_>) -> Result<Option<Ailment>, Fault> {
     {
         Some(Ok(SampleValue::U32(value))) => u64::from(value),
         Some(Ok(SampleValue::U64(value))) => value,
-        Some(Ok(SampleValue::I64(value))) => u64::try_from(value).unwrap_or(0),
+        // A number of another kind is none that is known.
+        Some(Ok(_)) => u64::MAX,
         Some(Err(error)) => {
             let fault = Fault::from(call, &error);
             return of_fault(&fault).map_or(Ok(None), |ailment| Ok(Some(ailment)));
         }
-        _ => 0,
+        None => 0,
     };
     Ok(of_recovery_action(value))
 }

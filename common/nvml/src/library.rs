@@ -3,6 +3,7 @@
 
 use std::path::Path;
 
+use getgpu_linux::procfs::namespaces;
 use getgpu_model::{Failure, Kind};
 use nvml_wrapper::Nvml;
 use nvml_wrapper::error::NvmlError;
@@ -39,6 +40,9 @@ fn cannot_open(library: &Path, error: &NvmlError) -> Failure {
         return cannot_load(library, error);
     }
     let hint = match code {
+        fault::VERSION_MISMATCH if namespaces::in_container() => {
+            "this container was started before the node's driver was updated: start it again"
+        }
         fault::VERSION_MISMATCH => {
             "the driver was updated while in use: the node needs a reboot or a reload of the nvidia module"
         }

@@ -21,6 +21,12 @@ const VERSION: usize = 80;
 /// sizeof(nvmlPciInfo_t), in words of 8 bytes and rounded up, and where its `busId` lies.
 const PCI_WORDS: usize = 9;
 const PCI_BUS_ID: std::ops::Range<usize> = 36..68;
+/// The version word of nvmlGpuFabricInfo_v2_t, with its size in bytes in it, and that size in
+/// words of 4; where its `status` lies, and its `state`, which is one byte (nvml.h 13.5).
+const FABRIC_V2: u32 = 0x0200_0024;
+const FABRIC_WORDS: usize = 9;
+const FABRIC_STATUS: usize = 5;
+const FABRIC_STATE: usize = 7;
 /// Room, in processes, at the first question; the kernel lists about 950 at most.
 const ROOM: u32 = 64;
 /// The most entries that a driver is given room for.
@@ -149,6 +155,30 @@ pub(super) fn is_numa_node(nvml: &Nvml, gpu: &Device<'_>) -> bool {
         call(gpu.handle(), &raw mut node)
     })
     .is_ok()
+}
+
+/// nvmlDeviceGetComputeMode as a number, since the wrapper gives a number that it does not know
+/// the form of an error.
+pub(super) fn compute_mode(nvml: &Nvml, device: &Device<'_>) -> Result<u32, Fault> {
+    let call = symbol!(nvml, nvmlDeviceGetComputeMode)?;
+    let mut mode: c_uint = 0;
+    // SAFETY: a handle and a place for one enum, which is an unsigned int.
+    check("DeviceGetComputeMode", unsafe {
+        call(device.handle(), &raw mut mode)
+    })?;
+    Ok(mode)
+}
+
+/// The state of a whole GPU's NVLink fabric and the status of its registration
+/// (nvmlDeviceGetGpuFabricInfoV, drivers from 550 on).
+pub(super) fn fabric(nvml: &Nvml, gpu: &Device<'_>) -> Result<(u8, u32), Fault> {
+    let call = symbol!(nvml, nvmlDeviceGetGpuFabricInfoV)?;
+    let mut info = [0u32; FABRIC_WORDS];
+    info[0] = FABRIC_V2;
+    // SAFETY: the version word says that the room is that of the second version, 36 bytes.
+    let code = unsafe { call(gpu.handle(), info.as_mut_ptr().cast()) };
+    check("DeviceGetGpuFabricInfoV", code)?;
+    Ok((info[FABRIC_STATE].to_ne_bytes()[0], info[FABRIC_STATUS]))
 }
 
 /// What became of a GPU's faulty memory rows.

@@ -51,7 +51,34 @@ pub(super) fn usage(
     if is_asked || detail >= Detail::Full {
         usage = usage.with(health::health(session, place, detail));
     }
+    if usage.activity == Activity::Idle
+        && usage.health.is_exclusive()
+        && let Some(reason) = server_of_another_user(&usage.processes)
+    {
+        usage.activity = Activity::Busy;
+        usage.reason = Some(reason);
+    }
     Ok(usage)
+}
+
+/// Where one program at a time may compute, an MPS server is that program, and it serves its own
+/// user alone, unless it is root's: CUDA fails with 46 for all others.
+fn server_of_another_user(processes: &[GpuProcess]) -> Option<String> {
+    let caller = nix::unistd::geteuid().as_raw();
+    let servers = processes.iter().filter(|process| {
+        process
+            .name
+            .as_deref()
+            .is_some_and(|name| name.starts_with(MPS))
+    });
+    let mut owners = servers.filter_map(|server| {
+        let uid = procfs::euid(server.pid as i32)?;
+        Some((uid, server.pid))
+    });
+    let (uid, pid) = owners.find(|(uid, _)| ![0, caller].contains(uid))?;
+    Some(format!(
+        "in compute mode Exclusive_Process the MPS server of uid {uid} (pid {pid}) has it"
+    ))
 }
 
 /// The use of one device.

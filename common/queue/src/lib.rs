@@ -12,6 +12,7 @@ mod lingering;
 mod listed;
 mod name;
 mod named_search;
+mod outage;
 mod outlook;
 mod patience;
 #[cfg(test)]
@@ -22,6 +23,7 @@ mod queued;
 mod retry_schedule;
 mod room;
 mod search;
+mod seeker;
 mod select;
 mod stalled_head;
 mod ticket;
@@ -31,6 +33,7 @@ mod wanted;
 
 pub use name::{Name, Nameless, Served};
 pub use named_search::take_in_turn;
+pub use outage::outlast;
 pub use queued::{Queued, queued};
 pub use select::{At, Observer, Obstacle, Queueing, Selected, Selection};
 pub use wanted::waiting_beside;
@@ -42,5 +45,6 @@ use room::{availability, past_stopped_keeper};
 use search::Search;
 pub use ticket::waiting;
 
+use seeker::{NotServed, Seeker, Tried};
 use ticket::{Ticket, head, taken_by};
-use waiter::{NotServed, Seeker, Tried, Waiter};
+use waiter::Waiter;

@@ -29,6 +29,8 @@ pub(crate) enum Standing {
     },
     /// Over the user's own limit, which this says.
     OverLimit(String),
+    /// Of a node that gives no device now, which this says.
+    Trouble(String),
 }
 
 /// Says how the waiting goes.
@@ -132,6 +134,7 @@ fn line(standing: &Standing, clock: &str) -> String {
             place(*ahead, *kept),
             outlook.text()
         ),
+        Standing::Trouble(text) => format!("waiting for a device: {text}{clock}"),
         Standing::OverLimit(text) => {
             format!(
                 "waiting for a device: {text}; others are served first until you hold less{clock}"
@@ -167,7 +170,9 @@ fn painted(standing: &Standing, program: &str, waited: Duration, columns: usize)
             let place = kept.map_or_else(|| format!("{ahead} ahead"), Count::text);
             format!("{program}: waiting {clock}, {place}, {used} of {total} in use")
         }
-        Standing::OverLimit(text) => format!("{program}: waiting {clock}: {text}"),
+        Standing::OverLimit(text) | Standing::Trouble(text) => {
+            format!("{program}: waiting {clock}: {text}")
+        }
     };
     short.chars().take(columns.saturating_sub(1)).collect()
 }

@@ -1,45 +1,90 @@
-//! How many attempts in a row a waiter lets fail because NVML does not answer. A driver that is
-//! reset under it answers again; one that is gone ends the wait.
+//! How long a waiter bears with a node that is worked on: NVML that fails, a driver that is gone,
+//! devices that are made anew. Counted in time and not in attempts, with growing pauses. Pure.
+
+use std::time::{Duration, Instant};
 
 use getgpu_model::{Failure, Kind};
 
-/// So many in a row end the wait.
-const FAILURES: u32 = 3;
+/// A wait without a limit ends after failures of this length without a break: a driver that is
+/// replaced takes some minutes, and one that hangs never comes back.
+const GIVE_UP: Duration = Duration::from_secs(600);
+/// Before the first new attempt, and the longest pause between two; each is twice the last.
+const FIRST_PAUSE: Duration = Duration::from_millis(100);
+const LONGEST_PAUSE: Duration = Duration::from_secs(5);
 
-/// How many attempts have failed since the last one that NVML answered.
+/// Whether the caller waits until it is served.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Limit {
+    /// It waits for some time, and learns at its end what failed.
+    Set,
+    /// It waits without end.
+    None,
+}
+
+/// Attempts that have failed without one between them that NVML answered.
+#[derive(Debug)]
+struct Failing {
+    since: Instant,
+    pause: Duration,
+    again: Instant,
+    failure: Failure,
+}
+
+/// What the last attempts came to.
 #[derive(Debug, Default)]
-pub struct Tolerance {
-    failures: u32,
+pub(crate) struct Tolerance {
+    failing: Option<Failing>,
 }
 
 impl Tolerance {
-    /// What an attempt came to; none if it has failed and another is due. One that was to list
-    /// the node anew is not counted: that is no hurry, and no reason to give up.
+    /// NVML has answered.
+    pub(crate) fn recover(&mut self) {
+        self.failing = None;
+    }
+
+    /// Bears with a failure that may pass; gives when the next attempt is due.
     ///
     /// # Errors
     ///
-    /// NVML has failed too often, or something else has.
-    pub fn judge<T>(
+    /// The failures have lasted for too long.
+    pub(crate) fn bear(
         &mut self,
-        attempt: Result<T, Failure>,
-        was_listing: bool,
-    ) -> Result<Option<T>, Failure> {
-        match attempt {
-            Ok(outcome) => {
-                self.failures = 0;
-                Ok(Some(outcome))
-            }
-            Err(failure) if failure.kind != Kind::Nvml => Err(failure),
-            Err(_) if was_listing => Ok(None),
-            Err(failure) => {
-                self.failures += 1;
-                if self.failures < FAILURES {
-                    Ok(None)
-                } else {
-                    Err(failure)
-                }
-            }
+        failure: Failure,
+        limit: Limit,
+        now: Instant,
+    ) -> Result<Instant, Failure> {
+        let before = self.failing.take();
+        // Where a device is missing, NVML has answered.
+        let is_silent = |failure: &Failure| failure.kind != Kind::NoDevice;
+        let silent = before.as_ref().filter(|last| is_silent(&last.failure));
+        let since = silent.map_or(now, |failing| failing.since);
+        if limit == Limit::None
+            && is_silent(&failure)
+            && now.saturating_duration_since(since) >= GIVE_UP
+        {
+            return Err(failure);
         }
+        let pause = before.map_or(FIRST_PAUSE, |failing| failing.pause * 2);
+        let pause = pause.min(LONGEST_PAUSE);
+        let failing = self.failing.insert(Failing {
+            since,
+            pause,
+            again: now + pause,
+            failure,
+        });
+        Ok(failing.again)
+    }
+
+    /// Whether NVML is left alone at this moment.
+    pub(crate) fn pauses(&self, now: Instant) -> bool {
+        self.failing
+            .as_ref()
+            .is_some_and(|failing| now < failing.again)
+    }
+
+    /// Why the last attempt failed; none if it did not.
+    pub(crate) fn failure(&self) -> Option<&Failure> {
+        self.failing.as_ref().map(|failing| &failing.failure)
     }
 }
 
@@ -47,26 +92,53 @@ impl Tolerance {
 mod tests {
     use super::*;
 
+    fn failure() -> Failure {
+        Failure::new(Kind::Nvml, "why")
+    }
+
     #[test]
-    fn nvml_may_fail_twice_between_two_answers() {
-        let fails = |kind| Err::<(), _>(Failure::new(kind, "why"));
-        let nvml = || fails(Kind::Nvml);
+    fn pauses_grow_up_to_some_seconds_and_begin_anew_after_an_answer() {
+        let (mut tolerance, mut now) = (Tolerance::default(), Instant::now());
+        let mut pauses = Vec::new();
+        for _ in 0..9 {
+            let again = tolerance.bear(failure(), Limit::None, now).unwrap();
+            pauses.push((again - now).as_millis());
+            assert!(tolerance.pauses(now) && !tolerance.pauses(again));
+            now = again;
+        }
+        assert_eq!(
+            pauses,
+            [100, 200, 400, 800, 1600, 3200, 5000, 5000, 5000],
+            "milliseconds"
+        );
+        tolerance.recover();
+        assert!(tolerance.failure().is_none() && !tolerance.pauses(now));
+        let again = tolerance.bear(failure(), Limit::None, now).unwrap();
+        assert_eq!(again - now, FIRST_PAUSE);
+    }
+
+    #[test]
+    fn ten_minutes_without_an_answer_end_a_wait_without_a_limit() {
+        let start = Instant::now();
+        let at = |seconds| start + Duration::from_secs(seconds);
         let mut tolerance = Tolerance::default();
-        for _ in 0..3 {
-            assert_eq!(tolerance.judge(nvml(), false).unwrap(), None);
-            assert_eq!(tolerance.judge(nvml(), false).unwrap(), None);
-            for _ in 0..FAILURES {
-                assert_eq!(tolerance.judge(nvml(), true).unwrap(), None, "listing");
-            }
-            assert_eq!(tolerance.judge(Ok(()), false).unwrap(), Some(()));
+        for second in [0, 1, 300, 599] {
+            assert!(tolerance.bear(failure(), Limit::None, at(second)).is_ok());
         }
-        assert_eq!(tolerance.judge(nvml(), false).unwrap(), None);
-        assert_eq!(tolerance.judge(nvml(), false).unwrap(), None);
-        assert_eq!(tolerance.judge(nvml(), false).unwrap_err().kind, Kind::Nvml);
-        for was_listing in [false, true] {
-            let mut tolerance = Tolerance::default();
-            let other = tolerance.judge(fails(Kind::LockPlace), was_listing);
-            assert_eq!(other.unwrap_err().kind, Kind::LockPlace);
+        assert!(tolerance.bear(failure(), Limit::Set, at(700)).is_ok());
+        let ended = tolerance.bear(failure(), Limit::None, at(701));
+        assert_eq!(ended.unwrap_err(), failure());
+        let missing = Failure::new(Kind::NoDevice, "why");
+        for second in [702, 5000, 9000] {
+            let borne = tolerance.bear(missing.clone(), Limit::None, at(second));
+            assert!(borne.is_ok(), "NVML answers");
         }
+        assert!(tolerance.bear(failure(), Limit::None, at(9001)).is_ok());
+        let mut answered = Tolerance::default();
+        for second in [0, 599] {
+            assert!(answered.bear(failure(), Limit::None, at(second)).is_ok());
+        }
+        answered.recover();
+        assert!(answered.bear(failure(), Limit::None, at(700)).is_ok());
     }
 }

@@ -3,13 +3,13 @@
 //! other: those behind look for themselves, at what it has left alone for a second and
 //! more.
 
-use getgpu_choose::ChoiceOutcome;
 use std::time::{Duration, Instant};
 
 use super::keeping::KeepingTurn;
 use super::outlook::Outlook;
 use super::progress::Standing;
-use super::retry_schedule::{Availability, RetrySchedule};
+use super::retry_schedule::RetrySchedule;
+use super::seeker::{NotServed, Seeker, Tried};
 use super::{Patience, Progress, Ticket, stalled_head};
 use getgpu_lock::{LockFile, OfdLock, kept};
 use getgpu_model::{Failure, Uuid};
@@ -32,85 +32,6 @@ const FURTHEST: u32 = 5;
 const OUTLOOK: Duration = Duration::from_secs(10);
 /// Pause between two counts of what a user at the limit holds.
 const ASIDE: Duration = Duration::from_millis(250);
-
-/// Devices that an attempt has not got.
-#[derive(Debug)]
-pub struct NotServed {
-    /// The devices that NVML shows in use.
-    pub in_use: Vec<Uuid>,
-    /// Those of them whose GPU does not answer.
-    pub silent: Vec<Uuid>,
-}
-
-/// What came of an attempt of a waiter, which looks for an `F`.
-pub type Tried<F> = ChoiceOutcome<F, NotServed>;
-
-/// A call that looks for a device.
-pub trait Seeker {
-    /// What the search is for.
-    type Found;
-    /// What has room on the lock now. Takes nothing and does not ask NVML.
-    ///
-    /// # Errors
-    ///
-    /// The lock file cannot be read.
-    fn availability(&mut self, probe: &OfdLock) -> Result<Availability, Failure>;
-    /// How many of them are needed.
-    fn wanted(&self) -> usize;
-    /// How many there are in all, free or not.
-    fn total(&self) -> usize;
-    /// Tries those that `may` allows, and asks NVML about them.
-    ///
-    /// # Errors
-    ///
-    /// The lock file cannot be locked, or what waiting cannot cure.
-    fn attempt(&mut self, may: &dyn Fn(&Uuid) -> bool) -> Result<Tried<Self::Found>, Failure>;
-    /// What ends the wait without an attempt; looked for before each step.
-    ///
-    /// # Errors
-    ///
-    /// It cannot be looked for, or the wait is in vain.
-    fn settled(&mut self) -> Result<Option<Self::Found>, Failure> {
-        Ok(None)
-    }
-    /// Whether what is known of the node is so old that an attempt is due for that alone.
-    fn stale(&self) -> bool {
-        false
-    }
-    /// How long to wait on for devices that are about to become free; zero if none are.
-    ///
-    /// # Errors
-    ///
-    /// The lock file cannot be read.
-    fn extension(&mut self, _probe: &OfdLock) -> Result<Duration, Failure> {
-        Ok(Duration::ZERO)
-    }
-    /// The devices of which several are kept for this waiter; none where that is no use.
-    fn keepable(&self) -> Vec<Uuid> {
-        Vec::new()
-    }
-    /// Looks until it knows whether what is kept for another waiter is to be left alone, for a
-    /// waiter that looks seldom.
-    ///
-    /// # Errors
-    ///
-    /// The lock file cannot be read.
-    fn look_at_keeper(&mut self, _probe: &OfdLock) -> Result<(), Failure> {
-        Ok(())
-    }
-    /// Whether what is kept is kept for this waiter.
-    fn take_kept(&mut self, _is_keeper: bool) {}
-    /// When those that are held may become free.
-    fn outlook(&self, probe: &OfdLock) -> Outlook;
-    /// Whether this user may have more now.
-    ///
-    /// # Errors
-    ///
-    /// The lock file cannot be read.
-    fn may_have_more(&mut self, probe: &OfdLock) -> Result<bool, Failure>;
-    /// The failure of having waited in vain.
-    fn in_vain(&mut self, probe: &OfdLock, waited: Duration) -> Failure;
-}
 
 /// A place in the queue, and the search that goes on when its turn has come.
 pub struct Waiter<'l, S: Seeker> {
@@ -374,6 +295,9 @@ impl<'l, S: Seeker> Waiter<'l, S> {
         self.progress.update(|| {
             if let Some(over) = over {
                 return Standing::OverLimit(over.message.clone());
+            }
+            if let Some(trouble) = seeker.trouble() {
+                return Standing::Trouble(trouble);
             }
             ahead = ticket.ahead();
             if told.is_none_or(|(at, _)| at.elapsed() >= OUTLOOK) {

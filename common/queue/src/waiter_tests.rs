@@ -3,6 +3,7 @@
 
 use super::*;
 use crate::private_lock::private_lock;
+use crate::retry_schedule::Availability;
 use crate::ticket;
 use getgpu_model::{Diag, Kind, Verbosity};
 use getgpu_settings::Wait;

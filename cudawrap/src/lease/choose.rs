@@ -8,7 +8,7 @@ use getgpu_ask::Node;
 use getgpu_choose::{Asked, Chooser, Decision, Granted, Outside, Owned, Part, Taken};
 use getgpu_lock::Side;
 use getgpu_model::{Detail, Device, Failure, Inventory, Kind, Share, Uuid, Visible};
-use getgpu_queue::{At, Nameless, Observer, Obstacle, Selected, Selection, Served};
+use getgpu_queue::{At, Nameless, Observer, Obstacle, Selected, Selection, Served, outlast};
 use getgpu_settings::{DeviceNames, RunOrFail};
 
 use crate::bind::CpuNeighbours;
@@ -74,8 +74,8 @@ pub fn named(call: &CudawrapCall<'_>, asked: Asked) -> Result<Option<Choice>, Fa
     }
     match resolve(call, asked.clone()) {
         Ok(Resolved::InMigMode) => free(call, asked).map(Some),
-        Ok(Resolved::Devices(devices, node)) => match <[Device; 1]>::try_from(devices) {
-            Ok([device]) if !several => only(call, device, asked.by_name(), Some(node)).map(Some),
+        Ok(Resolved::Devices(devices, granted, node)) => match <[Device; 1]>::try_from(devices) {
+            Ok([device]) if !several => only(call, device, *granted, Some(node)).map(Some),
             _ => Ok(None),
         },
         Err(failure) => unresolved(call, asked, failure),
@@ -165,8 +165,8 @@ fn tell_of_excluded(call: &CudawrapCall<'_>, request: &Granted, device: &Device)
 pub fn free(call: &CudawrapCall<'_>, asked: Asked) -> Result<Choice, Failure> {
     let mut node = helper::node(call.settings);
     let mut neighbours = cpu_neighbours(call);
-    let (request, others, selected) = node.ask(|node| {
-        let (request, others) = place(call, node, asked, &mut neighbours)?;
+    let mut look = |node: &mut Node<'_>| {
+        let (request, others) = place(call, node, asked.clone(), &mut neighbours)?;
         let request = Rc::new(request);
         let known = node.known();
         let owned = Owned::now(&request, call.lock_file, known.as_deref());
@@ -190,7 +190,9 @@ pub fn free(call: &CudawrapCall<'_>, asked: Asked) -> Result<Choice, Failure> {
             pool: 0,
         })?;
         Ok((request, others, Some(selected)))
-    })?;
+    };
+    let looked = outlast(call.settings, call.diag, || node.ask(&mut look));
+    let (request, others, selected) = looked?;
     let devices = match selected {
         None => {
             let inventory = node.known().unwrap_or_default();
@@ -305,8 +307,8 @@ fn listed(request: &Granted, inventory: &Inventory) -> Vec<Uuid> {
 
 /// What the variable of a linked program names.
 enum Resolved {
-    /// These devices, of this node.
-    Devices(Vec<Device>, Rc<Inventory>),
+    /// These devices, as they are granted, of this node.
+    Devices(Vec<Device>, Box<Granted>, Rc<Inventory>),
     /// A GPU in MIG mode, which stands for its MIG devices.
     InMigMode,
 }
@@ -328,7 +330,8 @@ fn resolve(call: &CudawrapCall<'_>, asked: Asked) -> Result<Resolved, Failure> {
         Ok(if request.grant.names_gpu_in_mig_mode(&inventory) {
             Resolved::InMigMode
         } else {
-            Resolved::Devices(granted(&request, &inventory), inventory)
+            let devices = granted(&request, &inventory);
+            Resolved::Devices(devices, Box::new(request), inventory)
         })
     })
 }

@@ -16,7 +16,7 @@ fn find_getgpu(settings: &Settings) -> Result<PathBuf, Failure> {
     let mut elsewhere = settings.getgpu.clone().into_iter().chain(packaged);
     let found = sibling("getgpu").or_else(|| elsewhere.find(|path| can_run(path)));
     found.ok_or_else(|| {
-        Failure::new(Kind::Nvml, "getgpu was not found beside cudawrap")
+        Failure::new(Kind::Refused, "getgpu was not found beside cudawrap")
             .hint("install both, or set `getgpu` in /etc/getgpu/config.toml")
     })
 }

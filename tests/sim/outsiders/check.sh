@@ -42,6 +42,10 @@ echo "$headers" | while IFS= read -r header; do
     echo "$(grep -c . "$dir/layouts.nvidia") sizes and offsets as in nvml.h of API version $version"
 done
 
+echo "$headers" | while IFS= read -r header; do
+    "$python" "$here/values.py" "$header"
+done
+
 echo "nodes by nvidia-ml-py:"
 for inventory in "$here"/../nodes/*.toml; do
     rm -rf "$dir/node"

@@ -15,6 +15,8 @@ use std::collections::HashSet;
 use std::rc::Rc;
 use std::time::{Duration, Instant};
 
+use nix::libc::RLIM_INFINITY;
+use nix::sys::resource::{Resource, getrlimit};
 use serde::de::DeserializeOwned;
 
 use connection::{Connection, NoAnswer};
@@ -266,5 +268,15 @@ fn broken(why: &str) -> Failure {
         Kind::Nvml,
         format!("the process that asks NVML failed: {why}"),
     )
-    .hint("does `nvidia-smi -L` work on this node?")
+    .hint(if has_memory_limit() {
+        "ulimit -v limits this process"
+    } else {
+        "does `nvidia-smi -L` work on this node?"
+    })
+}
+
+/// Whether a limit of this process, and of those that it starts, may keep a library from being
+/// loaded.
+fn has_memory_limit() -> bool {
+    getrlimit(Resource::RLIMIT_AS).is_ok_and(|(soft, _)| soft != RLIM_INFINITY)
 }

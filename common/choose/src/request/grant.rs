@@ -55,6 +55,9 @@ pub struct Grant {
     correction: Option<String>,
     /// CUDA numbers GPUs by their PCI addresses.
     order_by_pci: bool,
+    /// An index in it is another GPU for a program than for NVML, so that the variable has to name
+    /// the devices by UUID.
+    is_reordered: bool,
     /// Why it is not certain which GPU an index of it means, if it is not.
     unclear: Option<String>,
     /// Inside a batch job unsetting CUDA_VISIBLE_DEVICES is no remedy.
@@ -89,6 +92,7 @@ impl Grant {
             is_unnamed: false,
             correction: None,
             order_by_pci: environment.order_by_pci,
+            is_reordered: false,
             unclear: None,
             batch_job: environment.batch_job,
             of_link: false,
@@ -119,6 +123,16 @@ impl Grant {
         }
         let inventory = node.inventory(Detail::Place)?;
         let of_batch = self.batch_gpus.is_some();
+        if let Visible::Entries(entries) = &self.visible
+            && !self.order_by_pci
+            && inventory.gpus.len() > 1
+            && entries
+                .iter()
+                .any(|entry| matches!(entry, Selector::Index(_)))
+        {
+            let named = node.inventory(Detail::Name)?;
+            self.is_reordered = visible::counts_in_another_order(entries, &named.gpus);
+        }
         let granted = self.shown(&inventory);
         if let Some(unclear) = self.unclear_index() {
             return Err(unclear);
@@ -133,7 +147,12 @@ impl Grant {
             ));
         }
         let index = match &self.visible {
-            Visible::Entries(entries) if !self.batch_job => index_of_mig(entries, &inventory),
+            Visible::Entries(entries) => {
+                self.without_instances(entries, &inventory).or_else(|| {
+                    let elsewhere = !self.batch_job;
+                    elsewhere.then(|| index_of_mig(entries, &inventory))?
+                })
+            }
             _ => None,
         };
         Err(index.unwrap_or_else(|| self.vanished(&inventory)))
@@ -215,7 +234,7 @@ impl Grant {
     /// Whether a program that is left alone sees just the devices of the grant, since
     /// CUDA_VISIBLE_DEVICES names them.
     pub fn is_named_by_variable(&self) -> bool {
-        self.visible != Visible::Unset && !self.is_unnamed
+        self.visible != Visible::Unset && !self.is_unnamed && !self.is_reordered
     }
 
     /// Whether a GPU in MIG mode is among what is named: then it is one of the GPU's MIG
@@ -258,6 +277,14 @@ impl Grant {
                 format!("CUDA_VISIBLE_DEVICES={value}: no such device answers here; {silent}");
             return Failure::new(Kind::Nvml, text).hint(nvml_client::HANGS_OR_SICK);
         }
+        if self.value.starts_with("$(") || self.value.starts_with('`') {
+            let text = format!(
+                "CUDA_VISIBLE_DEVICES={}: no shell expanded this",
+                self.value
+            );
+            return Failure::new(Kind::NoDevice, text)
+                .hint("where no shell is, without the variable: cudawrap -- PROGRAM");
+        }
         let shown: String = self.value.chars().take(60).collect();
         let dots = if shown.len() < self.value.len() {
             ".."
@@ -272,6 +299,27 @@ impl Grant {
             "getgpu" => "did you forget $( )? CUDA_VISIBLE_DEVICES=$(getgpu) ./app",
             _ => self.remedy("re-partitioned? unset CUDA_VISIBLE_DEVICES and ask again"),
         })
+    }
+
+    /// The failure of a name of a GPU that is in MIG mode and has no MIG device.
+    fn without_instances(&self, entries: &[Selector], inventory: &Inventory) -> Option<Failure> {
+        let mut gpus = inventory.gpus.iter();
+        let gpu = match entries.first()? {
+            Selector::Index(index) => gpus
+                .filter(|gpu| gpu.usable)
+                .nth(usize::try_from(*index).ok()?),
+            name => gpus.find(|gpu| gpu.uuid.as_ref().is_some_and(|uuid| name.names(uuid))),
+        }?;
+        let mut devices = inventory.devices.iter();
+        if !gpu.mig || devices.any(|device| device.gpu == gpu.index) {
+            return None;
+        }
+        let text = format!(
+            "CUDA_VISIBLE_DEVICES={}: GPU {} is in MIG mode and has no MIG devices",
+            self.value, gpu.index
+        );
+        let hint = self.remedy("unset CUDA_VISIBLE_DEVICES, or have an admin make MIG devices there (nvidia-smi mig -cgi ... -C)");
+        Some(Failure::new(Kind::NoDevice, text).hint(hint))
     }
 
     /// What a hint adds where the variable leaves only some devices, and no batch system set it:

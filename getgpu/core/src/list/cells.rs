@@ -90,12 +90,18 @@ impl<'r> Line<'r> {
         format!("{} {part}", if is_reserved { "res." } else { "+" })
     }
 
-    /// Why a device that no one holds is not known to be free, and what is wrong with its GPU.
+    /// Why a device that no one holds is not known to be free, or is busy though no program is there
+    /// that could be named, and what is wrong with its GPU.
     pub fn why(&self) -> String {
-        let is_reason = matches!(
-            self.row.state,
-            DeviceState::Unknown | DeviceState::Unhealthy
-        );
+        let is_named = || {
+            let mut processes = self.row.processes.iter();
+            processes.any(|process| process.name.is_some())
+        };
+        let is_reason = match self.row.state {
+            DeviceState::Unknown | DeviceState::Unhealthy => true,
+            DeviceState::Busy => !is_named(),
+            _ => false,
+        };
         let text = self.row.reason.clone().filter(|_| is_reason);
         let health = Health {
             ailments: self.row.health.clone(),

@@ -6,7 +6,9 @@ use std::rc::Rc;
 
 use getgpu_choose::{Chooser, Decision, Granted, Owned, Part, Rejected, Taken};
 use getgpu_lock::{HolderProcess, OfdLock, Side};
-use getgpu_model::{Device, Failure, Inventory, usable_together};
+use getgpu_model::{
+    Detail, Device, Failure, Inventory, usable_together, visible::has_several_models,
+};
 use getgpu_queue::{At, Observer, Obstacle, Queueing, Selected, Selection, Served};
 
 use crate::call::GetgpuCall;
@@ -30,6 +32,12 @@ pub fn choose(
     // Of several devices it has to be known whether a program can use them together.
     if options.explain || granted.count > 1 || options.format == Format::Index {
         node.inventory(granted.look())?;
+    }
+    if options.format == Format::Index && !call.environment.order_by_pci {
+        let named = node.inventory(Detail::Name)?;
+        if has_several_models(&named.gpus) {
+            call.diag.remark("GPUs of different models on this node: an index is this GPU to a program only with CUDA_DEVICE_ORDER=PCI_BUS_ID");
+        }
     }
     let known = node.known();
     let owned = granted.owned(&call.lock_file, known.as_deref());
@@ -150,6 +158,10 @@ impl Observer for Explained<'_> {
     }
 
     fn hint(&self, _obstacle: Obstacle) -> String {
-        HINT.into()
+        let around = match self.request.cover {
+            None => self.request.grant.way_around(),
+            Some(_) => "",
+        };
+        format!("{HINT}{around}")
     }
 }

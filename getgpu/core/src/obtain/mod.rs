@@ -23,7 +23,7 @@ use getgpu_choose::{Asked, Decision, Granted};
 use getgpu_linux::{Process, procfs::namespaces};
 use getgpu_lock::{HolderProcess, Role};
 use getgpu_model::{Failure, Kind, Visible};
-use getgpu_queue::{Name, Selected, Served};
+use getgpu_queue::{Name, Selected, Served, outlast};
 
 use answer::{Answer, Chosen};
 use choose::{choose, wait_in_queue};
@@ -161,16 +161,18 @@ fn choose_or_queue(
         LazyCell::force(caller);
     }
     let mut refused = None;
-    let first = node.ask(|node| {
-        let granted = Rc::new(asked.granted(node)?);
-        granted.grant.tell_correction(call.diag);
-        match choose(call, node, &granted) {
-            Ok(chosen) => Ok((granted, chosen)),
-            Err(failure) => {
-                refused = Some(granted);
-                Err(failure)
+    let first = outlast(call.settings, call.diag, || {
+        node.ask(|node| {
+            let granted = Rc::new(asked.clone().granted(node)?);
+            granted.grant.tell_correction(call.diag);
+            match choose(call, node, &granted) {
+                Ok(chosen) => Ok((granted, chosen)),
+                Err(failure) => {
+                    refused = Some(granted);
+                    Err(failure)
+                }
             }
-        }
+        })
     });
     let (granted, chosen) = match (first, refused) {
         (Ok((granted, chosen)), _) => (granted, Ok(chosen)),

@@ -10,13 +10,16 @@ use getgpu_linux::procfs::namespaces;
 use getgpu_lock::{LockFile, Span, occupancy};
 use getgpu_model::{
     Activity, Ailment, Detail, Failure, Inventory, Uuid, WITHOUT_PREFIX, WITHOUT_PREFIX_HINT,
-    quantity::counted,
+    quantity::counted, visible::has_several_models,
 };
 use getgpu_settings::Settings;
 
 use super::findings::Findings;
 use super::health::NodeHealth;
 use getgpu_core::call::node;
+
+/// How the reason of a device begins that is busy though no program is seen there.
+const WITHOUT_PROGRAM: &str = "without a program";
 
 const SICK_GPU: &str = "nvidia-smi -q shows more; a GPU that is lost needs a reset or a reboot";
 
@@ -81,12 +84,15 @@ pub fn check(
     report_silent(&silent, findings);
     health.report(findings);
     count_devices(&inventory, findings);
+    if has_several_models(&inventory.gpus) {
+        findings.fine("devices", "GPUs of different models: CUDA counts the fastest first, and getgpu by PCI address as nvidia-smi does, unless CUDA_DEVICE_ORDER=PCI_BUS_ID is set");
+    }
     empty_gpus(&inventory, findings);
     closed_devices(&inventory, findings);
     Some(inventory)
 }
 
-/// Devices whose use NVML does not tell.
+/// Devices whose use NVML does not tell, or that are busy without a program.
 fn report_silent(silent: &BTreeMap<String, Vec<Uuid>>, findings: &mut Findings) {
     for (reason, devices) in silent {
         let others = match devices.len() {
@@ -94,11 +100,15 @@ fn report_silent(silent: &BTreeMap<String, Vec<Uuid>>, findings: &mut Findings) 
             2 => " and 1 other".to_owned(),
             many => format!(" and {} others", many - 1),
         };
-        let text = format!(
-            "{}{others}: never free, since NVML does not report who uses it: {reason}",
-            devices[0]
-        );
-        let remedy = if reason.contains(MEMORY_DECIDES) {
+        let why = if reason.starts_with(WITHOUT_PROGRAM) {
+            "busy"
+        } else {
+            "never free, since NVML does not report who uses it:"
+        };
+        let text = format!("{}{others}: {why} {reason}", devices[0]);
+        let remedy = if reason.starts_with(WITHOUT_PROGRAM) {
+            "if nothing runs there, set idle_memory in /etc/getgpu/config.toml above that figure; a process that no longer exists needs a reset of the GPU"
+        } else if reason.contains(MEMORY_DECIDES) {
             "memory_decides = true in /etc/getgpu/config.toml, if nothing but programs that are seen uses their memory"
         } else {
             SICK_GPU
@@ -176,8 +186,8 @@ fn closed_devices(inventory: &Inventory, findings: &mut Findings) {
     }
 }
 
-/// The devices whose use NVML does not tell, by what it says instead. They can never be
-/// handed out.
+/// The devices whose use NVML does not tell, by what it says instead, and those that are busy
+/// without a program. They can never be handed out.
 fn silent(
     node: &mut Node<'_>,
     inventory: &Inventory,
@@ -193,6 +203,12 @@ fn silent(
             continue;
         }
         let usage = node.nvml()?.usage(device, Detail::Uuid)?;
+        let is_named = usage.processes.iter().any(|process| process.name.is_some());
+        if usage.activity == Activity::Busy && !is_named {
+            let reason = format!("{WITHOUT_PROGRAM}: {}", usage.reason.unwrap_or_default());
+            silent.entry(reason).or_default().push(device.uuid.clone());
+            continue;
+        }
         // With its memory told it is unknown only for as long as a program outside this
         // container uses it.
         if usage.activity != Activity::Unknown || usage.memory.is_some() {

@@ -65,7 +65,7 @@ fn first_visible() -> Result<String, i32> {
     let list = env::var_os("CUDA_VISIBLE_DEVICES").map(|list| list.to_string_lossy().into_owned());
     let mut node = folder.node().map_err(|_| UNKNOWN)?;
     device_nodes::retain_open(&mut node);
-    visible::first_device(&node, list.as_deref()).ok_or(NO_DEVICE)
+    visible::first_device(&node, list.as_deref(), visible::Order::of_process()).ok_or(NO_DEVICE)
 }
 
 /// cuDriverGetVersion does not load the tool.

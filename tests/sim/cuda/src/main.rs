@@ -48,7 +48,8 @@ fn run(flags: &Flags) -> io::Result<ExitCode> {
         env::var_os("CUDA_VISIBLE_DEVICES").map(|list| list.to_string_lossy().into_owned());
     let mut node = folder.node()?;
     device_nodes::retain_open(&mut node);
-    let Some(uuid) = visible::first_device(&node, visible.as_deref()) else {
+    let Some(uuid) = visible::first_device(&node, visible.as_deref(), visible::Order::of_process())
+    else {
         return no_device(flags);
     };
     let pid = std::process::id();

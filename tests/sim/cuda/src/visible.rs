@@ -5,8 +5,32 @@
 use sim_node::{Gpu, Node};
 use std::collections::HashSet;
 
+/// How CUDA counts the GPUs of a node (CUDA_DEVICE_ORDER).
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Order {
+    /// The default: the newest first stands for the fastest.
+    FastestFirst,
+    /// By PCI address, as NVML does.
+    PciBusId,
+}
+
+impl Order {
+    /// As the variable says.
+    pub fn of_process() -> Self {
+        match std::env::var("CUDA_DEVICE_ORDER").as_deref() {
+            Ok("PCI_BUS_ID") => Self::PciBusId,
+            _ => Self::FastestFirst,
+        }
+    }
+}
+
 /// The UUID of the first device that the variable leaves visible; `None`: no device.
-pub fn first_device(node: &Node, variable: Option<&str>) -> Option<String> {
+pub fn first_device(node: &Node, variable: Option<&str>, order: Order) -> Option<String> {
+    let mut node = node.clone();
+    if order == Order::FastestFirst {
+        node.gpus.sort_by_key(|gpu| std::cmp::Reverse(gpu.cuda));
+    }
+    let node = &node;
     let Some(list) = variable else {
         // The first MIG device if there is one anywhere, else the first GPU.
         let mig = node.gpus.iter().filter(|gpu| gpu.in_mig_mode());
@@ -26,8 +50,12 @@ pub fn first_device(node: &Node, variable: Option<&str>) -> Option<String> {
 }
 
 fn named(node: &Node, entry: &str) -> Option<String> {
-    if let Ok(index) = entry.parse::<usize>() {
-        return usable(node.gpus.get(index)?);
+    // Of a number the leading digits count, behind a sign or none.
+    let number = entry.strip_prefix('+').unwrap_or(entry);
+    let end = number.find(|c: char| !c.is_ascii_digit());
+    let digits = &number[..end.unwrap_or(number.len())];
+    if !digits.is_empty() {
+        return usable(node.gpus.get(digits.parse::<usize>().ok()?)?);
     }
     if entry.starts_with("GPU-") {
         let mut hits = node.gpus.iter().filter(|gpu| gpu.uuid.starts_with(entry));

@@ -104,6 +104,9 @@ pub struct HealthFault {
     pub rows_failed: bool,
     /// Memory pages are retired at the next reboot.
     pub pages_pending: bool,
+    /// State and status of the NVLink fabric (NVML_GPU_FABRIC_STATE_*, `nvmlReturn_t`); not
+    /// supported where left out.
+    pub fabric: Option<[u32; 2]>,
     /// Persistence mode; on where left out.
     pub persistence: Option<bool>,
 }

@@ -151,6 +151,27 @@ impl FieldValue {
     }
 }
 
+/// `nvmlGpuFabricInfo_v2_t`.
+#[repr(C)]
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct FabricInfo {
+    /// [`FABRIC_V2`], set by the caller.
+    pub version: u32,
+    /// Of the cluster.
+    pub cluster_uuid: [u8; 16],
+    /// `nvmlReturn_t` of the registration.
+    pub status: u32,
+    /// Of the cluster's partition.
+    pub clique_id: u32,
+    /// NVML_GPU_FABRIC_STATE_*
+    pub state: u8,
+    /// Bits of its health.
+    pub health_mask: u32,
+}
+
+/// Version word of [`FabricInfo`]: its size and the number 2.
+pub const FABRIC_V2: u32 = 0x0200_0024;
+
 /// `nvmlUtilization_t`.
 #[repr(C)]
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
@@ -187,6 +208,8 @@ pub fn layouts() -> String {
         bus_id_legacy domain bus device pci_device_id pci_sub_system_id bus_id);
     layout!("nvmlFieldValue_t", FieldValue,
         field_id scope_id timestamp latency_usec value_type nvml_return value);
+    layout!("nvmlGpuFabricInfo_v2_t", FabricInfo,
+        version cluster_uuid status clique_id state health_mask);
     layout!("nvmlUtilization_t", Utilization, gpu memory);
     text
 }

@@ -7,7 +7,10 @@
 //! followed.
 #![allow(unsafe_code, non_snake_case, reason = "the names are NVIDIA's")]
 
-use crate::abi::{DeviceAttributes, FieldValue, MEMORY_V2, Memory, MemoryV2, PciInfo, Utilization};
+use crate::abi::{
+    DeviceAttributes, FABRIC_V2, FabricInfo, FieldValue, MEMORY_V2, Memory, MemoryV2, PciInfo,
+    Utilization,
+};
 use crate::codes::{
     self, ARGUMENT_VERSION_MISMATCH, INVALID_ARGUMENT, NOT_FOUND, NOT_SUPPORTED, Reply, SUCCESS,
 };
@@ -248,6 +251,18 @@ unsafe extern "C" fn nvmlDeviceGetMemoryInfo_v2(handle: Handle, out: *mut Memory
     };
     // SAFETY: the version word says that the caller means this structure.
     unsafe { put_answer("nvmlDeviceGetMemoryInfo_v2", &device(handle), out, answer) }
+}
+
+#[unsafe(no_mangle)]
+unsafe extern "C" fn nvmlDeviceGetGpuFabricInfoV(handle: Handle, out: *mut FabricInfo) -> c_int {
+    // SAFETY: the caller vouches for `out`; only its version word is read.
+    let version = unsafe { copy::get(out.cast::<u32>()) };
+    let answer = |s: &mut Session, d| match version? {
+        FABRIC_V2 => s.fabric(d),
+        _ => Err(ARGUMENT_VERSION_MISMATCH),
+    };
+    // SAFETY: the version word says that the caller means this structure.
+    unsafe { put_answer("nvmlDeviceGetGpuFabricInfoV", &device(handle), out, answer) }
 }
 
 #[unsafe(no_mangle)]

@@ -15,6 +15,7 @@ pub fn exists(version: Version, function: &str) -> bool {
         "nvmlDeviceGetConfComputeMemSizeInfo" => version >= Version(535, 43, 0),
         // 535.274 does not have it, 550.54 does.
         "nvmlDeviceGetNumaNodeId" => version >= Version(550, 0, 0),
+        "nvmlDeviceGetGpuFabricInfoV" => version >= Version(550, 0, 0),
         "nvmlDeviceGetDriverModel_v2" => version >= Version(555, 0, 0),
         // In the header of CUDA 12.9, which came with 575, and not in 555.58.
         "nvmlDeviceGetTemperatureV" => version >= Version(575, 0, 0),

@@ -1,6 +1,7 @@
 //! What the library says of the health of GPUs: as `faults.toml` has it, else that all is well.
 //! Which kind of GPU answers which call follows NVIDIA's header.
 
+use crate::abi::{FABRIC_V2, FabricInfo};
 use crate::codes::{NOT_SUPPORTED, Reply};
 use crate::handle::Device;
 use crate::session::Session;
@@ -50,6 +51,18 @@ impl Session {
         }
         let fault = self.fault(device)?;
         Ok([0, 0, fault.rows_pending.into(), fault.rows_failed.into()])
+    }
+
+    /// As on a node without NVSwitches where nothing else is said.
+    pub(crate) fn fabric(&self, device: Device) -> Reply<FabricInfo> {
+        self.gpu(device)?;
+        let [state, status] = self.fault(device)?.fabric.ok_or(NOT_SUPPORTED)?;
+        Ok(FabricInfo {
+            version: FABRIC_V2,
+            status,
+            state: state as u8,
+            ..FabricInfo::default()
+        })
     }
 
     /// GPUs before Ampere retire pages.

@@ -6,11 +6,13 @@
     reason = "a panic is a failed test; figures and SKIPPED lines are read"
 )]
 
+mod entries;
 mod index_names;
 mod lease_lifetime;
 mod named_devices;
 mod nested_grants;
 mod nested_shares;
+mod order_of_gpus;
 mod share_placement;
 mod shares;
 mod wrapped_programs;

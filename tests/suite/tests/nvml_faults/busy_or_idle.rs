@@ -4,7 +4,7 @@
 use std::os::unix::fs::symlink;
 
 use getgpu_tests::wrapped::wrap;
-use getgpu_tests::{assert_devices, listing, until_none_is_free};
+use getgpu_tests::{OTHER, assert_devices, listing, until_none_is_free};
 use harness::skip::{self, Need};
 use harness::{Sandbox, Signal, wait};
 use nix::sys::signal::kill;
@@ -108,6 +108,86 @@ fn an_ignored_process_hides_a_gib_and_no_clients() {
             .exits(1)
             .mentions("busy: used by pid 77");
     }
+}
+
+/// CUDA fails with 46 for all users but the server's, so the GPU was always the free one.
+#[test]
+fn an_mps_server_has_an_exclusive_gpu_for_its_user() {
+    let Some(sandbox) = Sandbox::given(&[Need::Root], "h200x1", "") else {
+        return;
+    };
+    let uuid = sandbox.uuids()[0].clone();
+    symlink("/bin/sleep", sandbox.path("bin/nvidia-cuda-mps-server")).unwrap();
+    let exclusive = "[[health]]\ngpu = 0\ncompute_mode = 3\n";
+    for owner in [0, OTHER] {
+        let server = sandbox.words("nvidia-cuda-mps-server 600").uid(owner);
+        let server = server.spawn();
+        let pid = server.pid();
+        wait::until("the server has its name", || {
+            std::fs::read_to_string(format!("/proc/{pid}/comm"))
+                .is_ok_and(|name| name.starts_with("nvidia-cuda"))
+        });
+        let listed = format!("[[process]]\ndevice = '{uuid}'\npid = {pid}\nmemory_mib = 60\n");
+        // Where any number of programs may compute, it keeps none away.
+        sandbox.faults(&listed);
+        sandbox.line("--no-reserve");
+        sandbox.faults(&format!("{listed}{exclusive}"));
+        let own = sandbox.getgpu(&["--no-reserve"]).uid(owner).run();
+        own.exits(0);
+        let other = sandbox.getgpu(&["--no-reserve", "--explain"]);
+        let other = other.uid(if owner == 0 { OTHER } else { 0 }).run();
+        if owner == 0 {
+            other.exits(0);
+        } else {
+            other.exits(1).mentions(&format!(
+                "busy: in compute mode Exclusive_Process the MPS server of uid {OTHER} (pid {pid}) has it"
+            ));
+        }
+    }
+}
+
+/// Nothing will ever end there, so the device would stay busy and the reason unknown.
+#[test]
+fn a_device_that_is_busy_without_a_program_is_named() {
+    let sandbox = Sandbox::new("mig4");
+    let uuid = &sandbox.uuids()[1];
+    let cases = [
+        (
+            format!("[[memory]]\ndevice = '{uuid}'\nused_mib = 900\n"),
+            "900 MiB in use and no process shown",
+        ),
+        (
+            format!("[[process]]\ndevice = '{uuid}'\npid = 4000000\nmemory_mib = 60\n"),
+            "used by pid 4000000 (?)",
+        ),
+    ];
+    for (fault, why) in cases {
+        sandbox.faults(&fault);
+        sandbox.ask("--list").exits(0).shows(why);
+        let check = sandbox.ask("--check");
+        check.shows(&format!("{uuid}: busy without a program: {why}"));
+        check.shows("idle_memory");
+    }
+    // A program that is seen will end.
+    sandbox.faults("");
+    let _program = sandbox.occupy(std::slice::from_ref(uuid), "");
+    let check = sandbox.ask("--check");
+    assert!(!check.stdout.contains("without a program"), "{check:?}");
+}
+
+/// A reboot of the node is no remedy for a container that is older than the driver.
+#[test]
+fn a_container_that_is_older_than_the_driver_is_started_again() {
+    let Some(sandbox) = Sandbox::given(&[Need::Mounts], "mig4", "") else {
+        return;
+    };
+    sandbox.faults("[[rule]]\nfunction = 'nvmlInit_v2'\nreturns = 18\n");
+    let host = sandbox.ask("");
+    if !host.stderr.contains("this container") {
+        host.mentions("reload of the nvidia module");
+    }
+    let contained = sandbox.contained("getgpu").run();
+    contained.mentions("this container was started before");
 }
 
 /// Less memory than the rule about memory sees: the graphics list alone shows the program.

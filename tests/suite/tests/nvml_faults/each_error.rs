@@ -91,6 +91,8 @@ const ROWS: &[(&str, &[i32], &str, Outcome)] = &[
     ("nvmlDeviceGetFieldValues", ANY, "", Given),
     ("nvmlDeviceGetRemappedRows", LOST, "", Unhealthy),
     ("nvmlDeviceGetRemappedRows", ANY, "", Given),
+    ("nvmlDeviceGetGpuFabricInfoV", LOST, "", Unhealthy),
+    ("nvmlDeviceGetGpuFabricInfoV", ANY, "", Given),
 ];
 
 /// A function's name without its version.

@@ -33,6 +33,13 @@ fn a_gpu_on_which_cuda_cannot_start_is_never_handed_out() {
         ("recovery_action = 1", "needs_reset", "the GPU needs a reset", "--gpu-reset -i 2"),
         ("recovery_action = 2", "needs_reboot", "the GPU needs a reboot of the node", "reboot the node"),
         ("recovery_action = 4", "needs_drain_and_reset", "the GPU needs a drain and a reset", "--gpu-reset -i 2"),
+        ("recovery_action = 6", "needs_bus_reset", "the GPU needs a reset of its PCIe bus", "--gpu-reset -i 2"),
+        ("recovery_action = 7", "needs_reboot", "the GPU needs a reboot of the node", "reboot the node"),
+        ("recovery_action = 8", "unknown_state", "NVML reports a state of it that", "nvidia-smi -q -i 2"),
+        ("compute_mode = 4", "unknown_state", "NVML reports a state of it that", "nvidia-smi -q -i 2"),
+        ("fabric = [1, 0]", "fabric_not_ready", "its NVLink fabric is not ready", "nvidia-fabricmanager"),
+        ("fabric = [2, 0]", "fabric_not_ready", "its NVLink fabric is not ready", "nvidia-fabricmanager"),
+        ("fabric = [4, 0]", "unknown_state", "NVML reports a state of it that", "nvidia-smi -q -i 2"),
         ("rows_failed = true", "row_remap_failed", "a faulty memory row could not be remapped", "replaced"),
     ];
     for (fault, word, text, remedy) in cases {
@@ -64,9 +71,10 @@ fn a_gpu_on_which_cuda_cannot_start_is_never_handed_out() {
         );
         let check = sandbox.ask("--check");
         check.shows(&format!("GPU 2: {text}")).shows(remedy);
-        // What a node is drained for: an administrator's mode is no damage.
+        // What a node is drained for: an administrator's mode is no damage, and what is not
+        // known may be none.
         let repair = sandbox.ask("-q --check --health");
-        if word == "prohibited" {
+        if ["prohibited", "unknown_state"].contains(&word) {
             repair.exits(0).prints("");
         } else {
             repair.exits(1).shows(&format!("GPU 2: {text}"));
@@ -93,6 +101,7 @@ fn what_is_told_only_stops_nobody() {
     let cases = [
         ("compute_mode = 3", "exclusive_process"), ("recovery_action = 3", "needs_drain_of_p2p"),
         ("recovery_action = 5", "needs_imex_recovery"), ("rows_pending = true", "row_remap_pending"),
+        ("fabric = [3, 999]", "fabric_error"),
     ];
     for (fault, word) in cases {
         let sandbox = Sandbox::new(GPUS);
@@ -145,6 +154,7 @@ fn a_call_that_says_the_gpu_is_lost_is_enough() {
             "nvmlDeviceGetFieldValues",
             VALUE,
             "nvmlDeviceGetRemappedRows",
+            "nvmlDeviceGetGpuFabricInfoV",
         ] {
             let sandbox = Sandbox::new(GPUS);
             sandbox.faults(&returning(function, code));
@@ -165,6 +175,7 @@ fn what_is_not_supported_changes_nothing() {
         "nvmlDeviceGetFieldValues",
         VALUE,
         "nvmlDeviceGetRemappedRows",
+        "nvmlDeviceGetGpuFabricInfoV",
     ] {
         for code in [3, 4, 13, 999] {
             let sandbox = Sandbox::new(GPUS);
@@ -269,10 +280,19 @@ fn a_pick_asks_one_candidate_and_each_call_once() {
         "nvmlDeviceGetComputeMode",
         "nvmlDeviceGetFieldValues",
         "nvmlDeviceGetRemappedRows",
+        "nvmlDeviceGetGpuFabricInfoV",
     ]
     .map(count);
     // Of the MIG device and, as this driver has no mode of that, of its GPU.
-    assert_eq!(counts, [2, 1, 0], "{calls:?}");
+    assert_eq!(counts, [2, 1, 0, 0], "{calls:?}");
+}
+
+/// The fabric of a GPU in MIG mode is no matter of its MIG devices.
+#[test]
+fn a_mig_device_needs_no_fabric() {
+    let sandbox = Sandbox::new(MIG);
+    sandbox.faults(&health("gpu = 0", "fabric = [2, 0]"));
+    sandbox.ask("--count-free").answers("3\n");
 }
 
 #[test]

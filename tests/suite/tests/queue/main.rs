@@ -12,3 +12,4 @@ mod order;
 mod several;
 mod waiters;
 mod wanted;
+mod worked_on;

@@ -134,6 +134,11 @@ fn who_waited_in_vain_for_a_variable_is_told_the_way_around_it() {
         let in_job = command().env("SLURM_JOB_ID", "7").run();
         assert!(!in_job.stderr.contains("--ignore-grant"), "{in_job:#?}");
     }
+    // A shell of at, cron or a container may have inherited it.
+    sandbox
+        .ask_within("0", "")
+        .exits(1)
+        .mentions("--ignore-grant chooses among all devices");
     let around = sandbox.words("cudawrap --ignore-grant --wait -- printenv CUDA_VISIBLE_DEVICES");
     assert!(uuids[2..].contains(&around.visible("0").run().line()));
     // What this call reserved itself is no pipeline's index.
@@ -187,14 +192,19 @@ fn a_waiter_takes_no_device_that_has_become_another_one() {
         )
     };
     let cases = [
-        (gpu.to_owned(), "", mig("3g.20gb"), 0),
-        (mig("3g.20gb"), "--min-memory 15G ", mig("1g.5gb"), 125),
+        (gpu.to_owned(), "--wait", mig("3g.20gb"), 0),
+        (
+            mig("3g.20gb"),
+            "--wait=4 --min-memory 15G",
+            mig("1g.5gb"),
+            125,
+        ),
     ];
     for (before, wish, after, status) in cases {
         let sandbox = Sandbox::new(&before);
         let first = sandbox.leased().spawn();
         sandbox.until_running(1);
-        let line = format!("cudawrap --wait {wish}-- printenv CUDA_VISIBLE_DEVICES");
+        let line = format!("cudawrap {wish} -- printenv CUDA_VISIBLE_DEVICES");
         let waiters = line_up(&sandbox, vec![sandbox.words(&line)]);
         sandbox.set_node(&after);
         end(first);

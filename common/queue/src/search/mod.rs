@@ -2,6 +2,8 @@
 //! choice as one that does not wait would make it. NVML is opened for an attempt and
 //! closed behind it, so that a waiter keeps no GPU open.
 
+mod trouble;
+
 use std::rc::Rc;
 use std::time::{Duration, Instant};
 
@@ -27,7 +29,7 @@ use getgpu_settings::{Environment, Loaded, allowed};
 /// The node is listed again so often by the head of the queue, should it have been
 /// re-partitioned.
 const RELIST: Duration = Duration::from_secs(30);
-/// After it could not be listed, or NVML did not tell about one of the devices.
+/// After NVML did not tell about one of the devices.
 const RELIST_AGAIN: Duration = Duration::from_secs(5);
 /// The site's list of excluded devices is read again so often, and the name looked for.
 const REREAD: Duration = Duration::from_secs(1);
@@ -42,6 +44,8 @@ pub struct Search<'a, 'n, N> {
     /// The node, as it was listed last.
     node: &'a mut Node<'n>,
     inventory: Rc<Inventory>,
+    /// The last list that had as many devices as are wanted: what the node may have again.
+    sufficient: Rc<Inventory>,
     /// Where the settings are read again from.
     environment: &'a Environment,
     /// When the node is listed anew, and when settings were read.
@@ -70,10 +74,12 @@ impl<'a, 'n, N: Name> Search<'a, 'n, N> {
         node: &'a mut Node<'n>,
         name: &'a mut N,
     ) -> Result<Self, Failure> {
+        let inventory = node.inventory(granted.look())?;
         Ok(Self {
             lock_file: at.lock_file,
             side: at.side,
-            inventory: node.inventory(granted.look())?,
+            sufficient: Rc::clone(&inventory),
+            inventory,
             request: Owned::inside(&granted, None),
             granted,
             node,
@@ -102,7 +108,7 @@ impl<'a, 'n, N: Name> Search<'a, 'n, N> {
     ///
     /// # Errors
     ///
-    /// Too few devices are left to wait for.
+    /// Too few devices are left to wait for, though all that the node had were there again.
     fn reread(&mut self) -> Result<(), Failure> {
         if self.read.elapsed() < REREAD {
             return Ok(());
@@ -113,8 +119,8 @@ impl<'a, 'n, N: Name> Search<'a, 'n, N> {
             self.granted = Rc::new(self.granted.without(excluded));
         }
         self.own_anew();
-        let (filter, count) = (&self.request.filter, self.request.count);
-        pool::candidates(filter, &self.inventory, count).map(drop)
+        self.suffices(&self.inventory)
+            .or_else(|_| self.suffices(&self.sufficient))
     }
 
     /// A reservation of this user may have begun or ended since the last look.
@@ -272,7 +278,11 @@ impl<N: Name> Seeker for Search<'_, '_, N> {
     }
 
     fn attempt(&mut self, may: &dyn Fn(&Uuid) -> bool) -> Result<Tried<Self::Found>, Failure> {
-        let stale = self.stale();
+        if self.tolerance.pauses(Instant::now()) {
+            let in_use = self.all();
+            let silent = self.silent(in_use.iter());
+            return Ok(Tried::NoneFree(NotServed { in_use, silent }));
+        }
         // Before the locks of the choice: two calls that wait for each other's would wait for ever.
         if let Some(same) = self.name.enter()? {
             return Ok(Tried::Taken(Served::Same(same)));
@@ -286,10 +296,14 @@ impl<N: Name> Seeker for Search<'_, '_, N> {
         if !matches!(chosen, Ok(ChoiceOutcome::Taken(_))) {
             self.name.leave();
         }
-        let in_use = match self.tolerance.judge(chosen, stale)? {
-            Some(ChoiceOutcome::Taken(taken)) => return Ok(Tried::Taken(Served::Taken(taken))),
-            Some(ChoiceOutcome::OverCap(failure)) => return Ok(Tried::OverCap(failure)),
-            Some(ChoiceOutcome::NoneFree(rejected)) => {
+        if chosen.is_ok() {
+            self.tolerance.recover();
+            self.sufficient = Rc::clone(&self.inventory);
+        }
+        let in_use = match chosen {
+            Ok(ChoiceOutcome::Taken(taken)) => return Ok(Tried::Taken(Served::Taken(taken))),
+            Ok(ChoiceOutcome::OverCap(failure)) => return Ok(Tried::OverCap(failure)),
+            Ok(ChoiceOutcome::NoneFree(rejected)) => {
                 // The node may have been re-partitioned.
                 if rejected
                     .iter()
@@ -300,12 +314,9 @@ impl<N: Name> Seeker for Search<'_, '_, N> {
                 self.note_rejected(rejected, may);
                 self.in_use()
             }
-            None => {
-                if stale {
-                    self.relist_at = Instant::now() + RELIST_AGAIN;
-                }
-                let devices = self.inventory.devices.iter();
-                devices.map(|device| device.uuid.clone()).collect()
+            Err(failure) => {
+                self.bear(failure)?;
+                self.all()
             }
         };
         let silent = self.silent(in_use.iter());
@@ -314,6 +325,12 @@ impl<N: Name> Seeker for Search<'_, '_, N> {
 
     fn stale(&self) -> bool {
         Instant::now() >= self.relist_at
+    }
+
+    fn trouble(&self) -> Option<String> {
+        self.tolerance
+            .failure()
+            .map(|failure| failure.message.clone())
     }
 
     fn extension(&mut self, probe: &OfdLock) -> Result<Duration, Failure> {
@@ -338,6 +355,9 @@ impl<N: Name> Seeker for Search<'_, '_, N> {
     }
 
     fn in_vain(&mut self, probe: &OfdLock, waited: Duration) -> Failure {
+        if let Some(failure) = self.failed_to_the_end(waited) {
+            return failure;
+        }
         // All were drained meanwhile.
         if let Err(failure) =
             pool::candidates(&self.request.filter, &self.inventory, self.request.count)

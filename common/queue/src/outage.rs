@@ -1,0 +1,63 @@
+//! The first look of a call that waits, on a node whose driver does not answer yet: it is made
+//! again, with growing pauses, until the driver answers or the time of the wait is over.
+
+use std::time::Instant;
+
+use nix::libc::RLIM_INFINITY;
+use nix::sys::resource::{Resource, getrlimit};
+
+use crate::Progress;
+use crate::progress::Standing;
+use crate::tolerance::{Limit, Tolerance};
+use getgpu_ask::gpu_bus;
+use getgpu_model::{Diag, Failure, Kind, quantity};
+use getgpu_settings::{Settings, Wait};
+
+/// Looks, and looks again while NVML fails, as long as the settings say to wait.
+///
+/// # Errors
+///
+/// That of the last look.
+pub fn outlast<T>(
+    settings: &Settings,
+    diag: &Diag,
+    mut look: impl FnMut() -> Result<T, Failure>,
+) -> Result<T, Failure> {
+    let (Wait(time), began) = (settings.longest_wait(), Instant::now());
+    let limit = time.map_or(Limit::None, |_| Limit::Set);
+    let (mut tolerance, mut progress) = (Tolerance::default(), None);
+    let result = loop {
+        let failure = match look() {
+            Err(failure) if settings.longest_wait() != Wait::NO && may_pass(&failure) => failure,
+            other => break other,
+        };
+        let waited = began.elapsed();
+        if time.is_some_and(|time| waited >= time) {
+            let message = format!("{}; waited {}", failure.message, quantity::waited(waited));
+            break Err(Failure { message, ..failure });
+        }
+        let text = failure.message.clone();
+        let now = Instant::now();
+        let again = match tolerance.bear(failure, limit, now) {
+            Ok(again) => again,
+            Err(failure) => break Err(failure),
+        };
+        let progress = progress.get_or_insert_with(|| Progress::asked(settings, diag));
+        progress.update(|| Standing::Trouble(text));
+        let left = time.map(|time| time.saturating_sub(waited));
+        std::thread::sleep((again - now).min(left.unwrap_or(again - now)));
+    };
+    if let Some(mut progress) = progress {
+        progress.end(result.is_ok());
+    }
+    result
+}
+
+/// Whether the node may answer later. A limit on the memory of this process does not pass.
+fn may_pass(failure: &Failure) -> bool {
+    match failure.kind {
+        Kind::Nvml => getrlimit(Resource::RLIMIT_AS).is_ok_and(|(soft, _)| soft == RLIM_INFINITY),
+        Kind::NoDriver => gpu_bus::has_one_without_driver(),
+        _ => false,
+    }
+}

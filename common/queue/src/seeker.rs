@@ -1,0 +1,93 @@
+//! What a waiter looks for: the questions that it asks of a search, whether that is among the
+//! devices of the node or for those that a grant names.
+
+use std::time::Duration;
+
+use crate::Availability;
+use crate::outlook::Outlook;
+use getgpu_choose::ChoiceOutcome;
+use getgpu_lock::OfdLock;
+use getgpu_model::{Failure, Uuid};
+
+/// Devices that an attempt has not got.
+#[derive(Debug)]
+pub struct NotServed {
+    /// The devices that NVML shows in use.
+    pub in_use: Vec<Uuid>,
+    /// Those of them whose GPU does not answer.
+    pub silent: Vec<Uuid>,
+}
+
+/// What came of an attempt of a waiter, which looks for an `F`.
+pub type Tried<F> = ChoiceOutcome<F, NotServed>;
+
+/// A call that looks for a device.
+pub trait Seeker {
+    /// What the search is for.
+    type Found;
+    /// What has room on the lock now. Takes nothing and does not ask NVML.
+    ///
+    /// # Errors
+    ///
+    /// The lock file cannot be read.
+    fn availability(&mut self, probe: &OfdLock) -> Result<Availability, Failure>;
+    /// How many of them are needed.
+    fn wanted(&self) -> usize;
+    /// How many there are in all, free or not.
+    fn total(&self) -> usize;
+    /// Tries those that `may` allows, and asks NVML about them.
+    ///
+    /// # Errors
+    ///
+    /// The lock file cannot be locked, or what waiting cannot cure.
+    fn attempt(&mut self, may: &dyn Fn(&Uuid) -> bool) -> Result<Tried<Self::Found>, Failure>;
+    /// What ends the wait without an attempt; looked for before each step.
+    ///
+    /// # Errors
+    ///
+    /// It cannot be looked for, or the wait is in vain.
+    fn settled(&mut self) -> Result<Option<Self::Found>, Failure> {
+        Ok(None)
+    }
+    /// Whether what is known of the node is so old that an attempt is due for that alone.
+    fn stale(&self) -> bool {
+        false
+    }
+    /// Why the node gives no device now, where it is worked on.
+    fn trouble(&self) -> Option<String> {
+        None
+    }
+    /// How long to wait on for devices that are about to become free; zero if none are.
+    ///
+    /// # Errors
+    ///
+    /// The lock file cannot be read.
+    fn extension(&mut self, _probe: &OfdLock) -> Result<Duration, Failure> {
+        Ok(Duration::ZERO)
+    }
+    /// The devices of which several are kept for this waiter; none where that is no use.
+    fn keepable(&self) -> Vec<Uuid> {
+        Vec::new()
+    }
+    /// Looks until it knows whether what is kept for another waiter is to be left alone, for a
+    /// waiter that looks seldom.
+    ///
+    /// # Errors
+    ///
+    /// The lock file cannot be read.
+    fn look_at_keeper(&mut self, _probe: &OfdLock) -> Result<(), Failure> {
+        Ok(())
+    }
+    /// Whether what is kept is kept for this waiter.
+    fn take_kept(&mut self, _is_keeper: bool) {}
+    /// When those that are held may become free.
+    fn outlook(&self, probe: &OfdLock) -> Outlook;
+    /// Whether this user may have more now.
+    ///
+    /// # Errors
+    ///
+    /// The lock file cannot be read.
+    fn may_have_more(&mut self, probe: &OfdLock) -> Result<bool, Failure>;
+    /// The failure of having waited in vain.
+    fn in_vain(&mut self, probe: &OfdLock, waited: Duration) -> Failure;
+}
