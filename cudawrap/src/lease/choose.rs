@@ -291,7 +291,7 @@ fn listed(request: &Granted, inventory: &Inventory) -> Vec<Uuid> {
 /// What the variable of a linked program names.
 enum Resolved {
     /// These devices, by this grant.
-    Devices(Vec<Device>, Grant),
+    Devices(Vec<Device>, Box<Grant>),
     /// A GPU in MIG mode, which stands for its MIG devices.
     InMigMode,
 }
@@ -314,7 +314,7 @@ fn resolve(call: &CudawrapCall<'_>, asked: Asked) -> Result<Resolved, Failure> {
             Resolved::InMigMode
         } else {
             let devices = granted(&request, &inventory);
-            Resolved::Devices(devices, request.grant)
+            Resolved::Devices(devices, Box::new(request.grant))
         })
     })
 }
