@@ -132,9 +132,9 @@ fn an_mps_server_has_an_exclusive_gpu_for_its_user() {
         sandbox.faults(&listed);
         sandbox.line("--no-reserve");
         sandbox.faults(&format!("{listed}{exclusive}"));
-        let own = sandbox.getgpu(&["--no-reserve"]).uid(owner).run();
+        let own = sandbox.getgpu(["--no-reserve"]).uid(owner).run();
         own.exits(0);
-        let other = sandbox.getgpu(&["--no-reserve", "--explain"]);
+        let other = sandbox.getgpu(["--no-reserve", "--explain"]);
         let other = other.uid(if owner == 0 { OTHER } else { 0 }).run();
         if owner == 0 {
             other.exits(0);
