@@ -18,7 +18,7 @@ pub fn check_first_mig(mig: usize, inventory: &Inventory) -> Result<(), Failure>
     let text = format!(
         "{mig} MIG devices: with this driver (before 570) a program sees only the first of them"
     );
-    Err(Failure::new(Kind::Nvml, text).hint(format!(
+    Err(Failure::new(Kind::NoDevice, text).hint(format!(
         "start one program on each; for a launcher that divides the list among its programs: CUDA_VISIBLE_DEVICES=$(getgpu -n {mig}) LAUNCHER"
     )))
 }
@@ -35,5 +35,5 @@ pub fn check_instances(
     let text = format!(
         "{wanted} devices: a program sees only one compute instance of each GPU instance, here {together} of them"
     );
-    Err(Failure::new(Kind::Nvml, text).hint("start one program on each"))
+    Err(Failure::new(Kind::NoDevice, text).hint("start one program on each"))
 }

@@ -64,7 +64,7 @@ pub fn empty_pool(filter: &Filter, inventory: &Inventory, outside: &[Option<Outs
     if inventory.devices.is_empty() {
         return match inventory.troubles().first() {
             Some(problem) if problem.contains(WITHOUT_PREFIX) => {
-                Failure::new(Kind::Nvml, format!("no device can be used: {problem}"))
+                Failure::new(Kind::NoDevice, format!("no device can be used: {problem}"))
                     .hint(WITHOUT_PREFIX_HINT)
             }
             Some(problem) => Failure::new(Kind::Nvml, format!("no device answers: {problem}"))

@@ -36,7 +36,7 @@ pub fn choose(
     if options.format == Format::Index && !call.environment.order_by_pci {
         let named = node.inventory(Detail::Name)?;
         if has_several_models(&named.gpus) {
-            call.diag.remark("GPUs of different models on this node: an index is this GPU to a program only with CUDA_DEVICE_ORDER=PCI_BUS_ID");
+            call.diag.note("GPUs of different models on this node: an index is this GPU to a program only with CUDA_DEVICE_ORDER=PCI_BUS_ID");
         }
     }
     let known = node.known();

@@ -50,14 +50,14 @@ fn an_index_runs_where_it_is_leased() {
 fn an_index_that_is_printed_and_the_check_name_the_order() {
     let sandbox = Sandbox::new(MIXED);
     let said = "GPUs of different models";
-    let index = sandbox.ask("--format index --no-reserve");
+    let index = sandbox.ask("-v --format index --no-reserve");
     index
         .exits(0)
         .mentions(said)
         .mentions("CUDA_DEVICE_ORDER=PCI_BUS_ID");
     sandbox.ask("--check").shows(said);
     let equal = Sandbox::new("gpus4");
-    let index = equal.ask("--format index --no-reserve");
+    let index = equal.ask("-v --format index --no-reserve");
     assert!(!index.stderr.contains(said), "{index:?}");
     let check = equal.ask("--check");
     assert!(!check.stdout.contains(said), "{check:?}");
