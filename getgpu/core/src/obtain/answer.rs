@@ -2,8 +2,10 @@
 //! only when NVML has let go, or what the caller owns already. The forms of `--format`.
 
 use getgpu_ask::gpu_bus;
-use getgpu_choose::{Asked, Cover, Decision, Granted, Guard, Taken};
-use getgpu_lock::{HolderProcess, OfdLock, Side, Span, claim::join, ownership_proof};
+use getgpu_choose::{Asked, Basis, Cover, Decision, Granted, Guard, Taken};
+use getgpu_lock::{
+    HolderProcess, Level, LockFile, OfdLock, Side, Span, claim::join, ownership_proof,
+};
 use getgpu_model::{Detail, Failure, Inventory, Kind, Share, Units, Uuid, diag, frameworks, share};
 use getgpu_queue::Selected;
 
@@ -94,23 +96,46 @@ pub fn granted_again(call: &GetgpuCall<'_>, asked: &Asked) -> Result<Option<Answ
 /// holder joins it, since the program may outlive what the first one waits for.
 pub fn again(call: &GetgpuCall<'_>, cover: &Cover, value: String) -> Result<Answer, Failure> {
     call.diag.note(&format!("{value}: yours already"));
-    let mut lock = None;
-    if call.options.keep != Keep::No {
-        let joined = call.lock_file.open()?;
-        let mut all = cover
-            .devices
-            .iter()
-            .map(|(uuid, units)| join(&joined, Side::Reservation, Span::of(uuid), units));
-        if all.try_fold(true, |joined, next| next.map(|next| joined && next))? {
-            lock = Some(joined);
-        }
-    }
+    let lock = match call.options.keep {
+        Keep::No => None,
+        _ => joined(&call.lock_file, cover)?,
+    };
     let uuids = cover.devices.iter().map(|(uuid, _)| uuid.clone()).collect();
     let part = share::smallest(cover.devices.iter().map(|(_, units)| units));
     Ok(Answer {
         repeated: true,
         ..Answer::of(uuids, value, lock, part)
     })
+}
+
+/// A lock beside the one by which the caller owns devices, if they can be locked.
+///
+/// # Errors
+///
+/// What the caller owned has ended: before the lock was there, another call may have taken it.
+fn joined(lock_file: &LockFile, cover: &Cover) -> Result<Option<OfdLock>, Failure> {
+    let joined = lock_file.open()?;
+    let shown = match &cover.basis {
+        Basis::Reservation(holder) => ownership_proof::locks_of(holder.pid),
+        Basis::InheritedLease | Basis::AncestorLease => Vec::new(),
+    };
+    let mut is_joined = true;
+    for (uuid, units) in &cover.devices {
+        let span = Span::of(uuid);
+        let inner = ownership_proof::shown_in(&shown, lock_file, span.inner_reservation());
+        // What divides another reservation is looked for in the inner range, also when the holder
+        // that is joined has ended.
+        let inner = units.difference(&units.difference(&inner));
+        let parts = [
+            (Level::Outer, units),
+            (Level::Inner { reserved: true }, &inner),
+        ];
+        for (level, units) in parts {
+            is_joined = is_joined && join(&joined, (Side::Reservation, level), span, units)?;
+        }
+    }
+    cover.confirm(lock_file)?;
+    Ok(is_joined.then_some(joined))
 }
 
 /// Prints the devices of reservations that there are.
