@@ -221,23 +221,14 @@ fn chosen(replay: &mut Replay<'_>, order: &[u8], count: usize) -> Result<bool, S
                 break;
             }
             replay.device = device;
-            // The look at both sides, which takes no lock.
-            let seen = [
-                replay.conflict(Region::Own)?,
-                replay.conflict(Region::Other)?,
-            ];
-            let in_the_way = match seen.into_iter().flatten().max() {
-                Some(held) => Some(held),
-                None => {
-                    let in_the_way = acquire(replay, replay.side, Level::Outer)?;
-                    if in_the_way.is_some() {
-                        replay.close(device)?;
-                    } else {
-                        picked.push(device);
-                    }
-                    in_the_way
-                }
-            };
+            // The look before it, which takes no lock, may be of any time before: nothing follows
+            // from it.
+            let in_the_way = acquire(replay, replay.side, Level::Outer)?;
+            if in_the_way.is_some() {
+                replay.close(device)?;
+            } else {
+                picked.push(device);
+            }
             if in_the_way == Some(Held::Tentative) {
                 again.push(device);
             }

@@ -177,7 +177,7 @@ fn of_two_processes_inside_what_ends_no_unit_is_given_to_both() {
 
 #[test]
 fn of_three_processes_no_device_is_given_to_two() {
-    check("one device", &[], &[ONE[0], ONE[1]], 3);
+    check("one device", &[], &[ONE[0], ONE[1], ONE[4]], 3);
 }
 
 /// Some millions of worlds: `cargo test --release -p getgpu-lock protocol -- --ignored`, as
