@@ -4,7 +4,7 @@
 
 use super::super::{Held, Level, Side};
 use super::model::{Place, Replay, Stop, Units};
-use super::{Locks, Region, acquire, behind, confirm, is_settled, join, named};
+use super::{Region, acquire, behind, confirm, is_settled, join, named};
 
 /// All of a device.
 pub(super) const ALL: Units = 3;

@@ -89,30 +89,38 @@ pub fn granted_again(call: &GetgpuCall<'_>, asked: &Asked) -> Result<Option<Answ
     let Decision::All(cover) = asked.owned_of(&call.lock_file, &uuids, &[]) else {
         return Ok(None);
     };
-    again(call, &cover, Uuid::join(&uuids)).map(Some)
+    again(call, &cover, Uuid::join(&uuids))
 }
 
 /// Prints devices that this call owns once more. Their reservation goes on, and a second
-/// holder joins it, since the program may outlive what the first one waits for.
-pub fn again(call: &GetgpuCall<'_>, cover: &Cover, value: String) -> Result<Answer, Failure> {
-    call.diag.note(&format!("{value}: yours already"));
+/// holder joins it, since the program may outlive what the first one waits for. None: it has ended
+/// before this call had a lock beside it, and what the call owns is to be looked at once more.
+pub fn again(
+    call: &GetgpuCall<'_>,
+    cover: &Cover,
+    value: String,
+) -> Result<Option<Answer>, Failure> {
     let lock = match call.options.keep {
         Keep::No => None,
-        _ => joined(&call.lock_file, cover)?,
+        _ => {
+            let joined = joined(&call.lock_file, cover)?;
+            // Another call may have taken the device before this one's lock was there.
+            if !cover.stands(&call.lock_file) {
+                return Ok(None);
+            }
+            joined
+        }
     };
+    call.diag.note(&format!("{value}: yours already"));
     let uuids = cover.devices.iter().map(|(uuid, _)| uuid.clone()).collect();
     let part = share::smallest(cover.devices.iter().map(|(_, units)| units));
-    Ok(Answer {
+    Ok(Some(Answer {
         repeated: true,
         ..Answer::of(uuids, value, lock, part)
-    })
+    }))
 }
 
 /// A lock beside the one by which the caller owns devices, if they can be locked.
-///
-/// # Errors
-///
-/// What the caller owned has ended: before the lock was there, another call may have taken it.
 fn joined(lock_file: &LockFile, cover: &Cover) -> Result<Option<OfdLock>, Failure> {
     let joined = lock_file.open()?;
     let shown = match &cover.basis {
@@ -134,7 +142,6 @@ fn joined(lock_file: &LockFile, cover: &Cover) -> Result<Option<OfdLock>, Failur
             is_joined = is_joined && join(&joined, (Side::Reservation, level), span, units)?;
         }
     }
-    cover.confirm(lock_file)?;
     Ok(is_joined.then_some(joined))
 }
 

@@ -250,12 +250,15 @@ fn losing_one_granted_device_leaves_the_others_running() {
 fn what_is_printed_again_stays_a_part_when_its_first_holder_has_ended() {
     let sandbox = Sandbox::new("gpus4");
     let both = sandbox.line("-q -n 2 --for=600");
+    wait::until("it holds", || sandbox.holders().len() == 1);
+    let around = sandbox.holders()[0].pid;
     let one = sandbox.ask_within(&both, "--for=600").line();
-    let before = sandbox.holders();
+    wait::until("both hold", || sandbox.holders().len() == 2);
+    let holders = sandbox.holders();
+    let first = holders.iter().find(|holder| holder.pid != around);
+    let first = first.unwrap().pid;
     assert_eq!(sandbox.ask_within(&one, "--for=600").line(), one);
     wait::until("all hold", || sandbox.holders().len() == 3);
-    let is_first = |holder: &&Holder| !holder.words.iter().any(|word| word.contains(','));
-    let first = before.iter().find(is_first).unwrap().pid;
     sandbox.shell("dash", &format!("kill -9 {first}")).run();
     wait::until("one has ended", || sandbox.holders().len() == 2);
     let all = sandbox.words("cudawrap -n 2 -- true").visible(&both);
