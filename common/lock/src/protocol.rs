@@ -146,5 +146,8 @@ mod model;
 #[path = "protocol_programs.rs"]
 mod programs;
 #[cfg(test)]
+#[path = "protocol_replay.rs"]
+mod replay;
+#[cfg(test)]
 #[path = "protocol_tests.rs"]
 mod tests;

@@ -3,13 +3,14 @@
 //! `choose` (take/named.rs, choice/chooser.rs) and getgpu (obtain/answer.rs) step by step.
 
 use super::super::{Held, Level, Side};
-use super::model::{Place, Replay, Stop, Units};
+use super::replay::{Place, Replay, Stop, Units};
 use super::{Region, acquire, behind, confirm, is_settled, join, named};
 
 /// All of a device.
 pub(super) const ALL: Units = 3;
 
-/// What a process does in the model.
+/// What a process does in the model. One that is given all of a lease, or a reservation once more, is
+/// that lease or reservation; two parts of one lease exclude each other, and not who runs on all of it.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Kind {
     /// Has this from the start, and may end at any time; an inner one is inside what another has.
