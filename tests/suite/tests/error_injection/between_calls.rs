@@ -122,39 +122,6 @@ fn what_ends_during_the_choice_gives_no_device() {
     }
 }
 
-/// A reservation ends before a second holder joins it, and another user is given its device.
-#[test]
-fn what_ends_before_it_is_printed_again_is_not_printed() {
-    if lacks_tracer() || skip::lacks(&[Need::Root]) {
-        return;
-    }
-    let (mut taken, mut printed) = (0, 0);
-    for at in 0..8 {
-        let sandbox = Sandbox::new("h200x1");
-        let uuid = sandbox.line("--for=600");
-        wait::until("it holds", || sandbox.holders().len() == 1);
-        let holder = sandbox.holders()[0].pid;
-        let (mut calls, mut is_taken) = (0, false);
-        let again = sandbox.words("getgpu --for=60").visible(&uuid);
-        let (status, said) = watch(again, |call| {
-            if call != nix::libc::SYS_fcntl {
-                return;
-            }
-            if calls == at {
-                kill(Pid::from_raw(holder), Signal::SIGKILL).unwrap();
-                let is_there = || sandbox.holders().iter().any(|other| other.pid == holder);
-                wait::until("it has ended", || !is_there());
-                is_taken = sandbox.ask_as(OTHER, "--for=600").code() == Some(0);
-            }
-            calls += 1;
-        });
-        assert_eq!(status, i32::from(is_taken), "{at}: {said}");
-        taken += usize::from(is_taken);
-        printed += usize::from(status == 0);
-    }
-    assert!(taken > 0 && printed > 0, "{taken} taken, {printed} printed");
-}
-
 /// Two calls find no lock, and both make one: the second takes what the first has made.
 #[test]
 fn a_lock_that_was_made_meanwhile_is_not_replaced() {
