@@ -140,13 +140,13 @@ pub(crate) fn join<L: Locks>(locks: &mut L, region: Region) -> Result<bool, L::E
 }
 
 #[cfg(test)]
-#[path = "protocol_model.rs"]
+#[path = "protocol_model_tests.rs"]
 mod model;
 #[cfg(test)]
-#[path = "protocol_programs.rs"]
+#[path = "protocol_programs_tests.rs"]
 mod programs;
 #[cfg(test)]
-#[path = "protocol_replay.rs"]
+#[path = "protocol_replay_tests.rs"]
 mod replay;
 #[cfg(test)]
 #[path = "protocol_tests.rs"]

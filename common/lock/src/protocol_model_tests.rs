@@ -1,5 +1,5 @@
 //! The worlds of the model: locks as a table, and every interleaving of the steps of its processes, with
-//! a crash at each. `protocol_programs` has the programs, `protocol_tests` the cases.
+//! a crash at each. `protocol_programs_tests` has the programs, `protocol_tests` the cases.
 
 use std::collections::{BTreeMap, HashMap};
 
