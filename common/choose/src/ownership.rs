@@ -212,7 +212,19 @@ impl Cover {
     ///
     /// It has ended: nothing inside it may be used.
     pub fn confirm(&self, lock_file: &LockFile) -> Result<(), Failure> {
-        let held = match &self.basis {
+        if self.stands(lock_file) {
+            return Ok(());
+        }
+        Err(Failure::new(
+            Kind::NoneFree,
+            "your reservation ended while a device was being chosen from it",
+        )
+        .hint("ask again"))
+    }
+
+    /// Whether the enclosing reservation or lease is there.
+    pub fn stands(&self, lock_file: &LockFile) -> bool {
+        match &self.basis {
             // This process has the descriptors itself, so the lease lasts as long as it does.
             Basis::InheritedLease => true,
             Basis::AncestorLease => {
@@ -224,15 +236,7 @@ impl Cover {
                 })
             }
             Basis::Reservation(holder) => ownership_proof::proven(lock_file, holder),
-        };
-        if held {
-            return Ok(());
         }
-        Err(Failure::new(
-            Kind::NoneFree,
-            "your reservation ended while a device was being chosen from it",
-        )
-        .hint("ask again"))
     }
 }
 

@@ -6,13 +6,15 @@
 
 use std::time::{Duration, Instant};
 
-use super::protocol::{self, Locks, Region};
+use super::protocol::{self, Locks, Region, Unheld};
 use super::{Held, Level, LockFile, OfdLock, Side, Span};
 use getgpu_linux::{Range, procfs::namespaces};
 use getgpu_model::{Failure, Kind, Units};
 
 /// How long a lease waits for a reservation that is only tentative.
 const TENTATIVE_PATIENCE: Duration = Duration::from_millis(100);
+/// The same where there is no other device to try instead.
+const LONG_PATIENCE: Duration = Duration::from_millis(200);
 /// Pause between two looks at a tentative claim, which lasts for some microseconds to some
 /// milliseconds.
 const PAUSE: Duration = Duration::from_micros(500);
@@ -48,44 +50,57 @@ pub struct Claim {
 }
 
 impl Claim {
-    fn begin(lock_file: &LockFile, span: Span, spec: ClaimSpec) -> Result<ClaimAttempt, Failure> {
-        Ok(ClaimAttempt {
-            claim: Self {
-                description: lock_file.open()?,
-                span,
-                spec,
-            },
-            began: Instant::now(),
-            patience: TENTATIVE_PATIENCE,
+    fn begin(lock_file: &LockFile, span: Span, spec: ClaimSpec) -> Result<Self, Failure> {
+        Ok(Self {
+            description: lock_file.open()?,
+            span,
+            spec,
         })
+    }
+
+    fn steps(&self, patience: Duration) -> Steps<'_> {
+        Steps::on(&self.description, self.span, &self.spec, patience)
     }
 }
 
-/// A claim in the making: the protocol's steps over the kernel's locks.
-struct ClaimAttempt {
-    claim: Claim,
+/// The protocol's steps over the kernel's locks.
+struct Steps<'a> {
+    description: &'a OfdLock,
+    span: Span,
+    spec: &'a ClaimSpec,
     began: Instant,
     patience: Duration,
 }
 
-impl ClaimAttempt {
-    fn region(&self, region: Region) -> Range {
-        let (spec, span) = (&self.claim.spec, self.claim.span);
+impl<'a> Steps<'a> {
+    fn on(description: &'a OfdLock, span: Span, spec: &'a ClaimSpec, patience: Duration) -> Self {
+        Self {
+            description,
+            span,
+            spec,
+            began: Instant::now(),
+            patience,
+        }
+    }
+
+    const fn region(&self, region: Region) -> Range {
         match region {
-            Region::Own => spec.own(span),
-            Region::Other => spec.other(span),
-            Region::OuterLease => span.lease(),
+            Region::Own => self.spec.own(self.span),
+            Region::Other => self.spec.other(self.span),
+            Region::OuterLease => self.span.lease(),
+            Region::OuterReservation => self.span.reservation(),
+            Region::Inside => self.span.inner_reservation(),
         }
     }
 }
 
-impl Locks for ClaimAttempt {
+impl Locks for Steps<'_> {
     type Error = Failure;
 
     fn write(&mut self, region: Region) -> Result<Option<Held>, Failure> {
-        for range in self.claim.spec.units.at(self.region(region)) {
-            if !self.claim.description.try_write(range)? {
-                let conflict = self.claim.description.conflict(range)?;
+        for range in self.spec.units.at(self.region(region)) {
+            if !self.description.try_write(range)? {
+                let conflict = self.description.conflict(range)?;
                 // Gone already: it was tentative.
                 return Ok(Some(
                     conflict.map_or(Held::Tentative, |conflict| conflict.held),
@@ -95,12 +110,26 @@ impl Locks for ClaimAttempt {
         Ok(None)
     }
 
+    fn read(&mut self, region: Region) -> Result<bool, Failure> {
+        for range in self.spec.units.at(self.region(region)) {
+            if !self.description.try_read(range)? {
+                return Ok(false);
+            }
+        }
+        Ok(true)
+    }
+
+    fn is_tried(&mut self, region: Region) -> Result<bool, Failure> {
+        for range in self.spec.units.at(self.region(region)) {
+            if self.description.tentative(range)?.is_some() {
+                return Ok(true);
+            }
+        }
+        Ok(false)
+    }
+
     fn conflict(&mut self, region: Region) -> Result<Option<Held>, Failure> {
-        across(
-            &self.claim.description,
-            &self.claim.spec.units,
-            self.region(region),
-        )
+        across(self.description, &self.spec.units, self.region(region))
     }
 
     fn rest(&mut self) -> Result<bool, Failure> {
@@ -121,9 +150,10 @@ pub fn try_claim(
     spec: &ClaimSpec,
     span: Span,
 ) -> Result<Option<Claim>, Failure> {
-    let mut attempt = Claim::begin(lock_file, span, spec.clone())?;
-    let in_the_way = protocol::acquire(&mut attempt, spec.side, spec.level)?;
-    Ok(in_the_way.is_none().then_some(attempt.claim))
+    let claim = Claim::begin(lock_file, span, spec.clone())?;
+    let mut steps = claim.steps(TENTATIVE_PATIENCE);
+    let in_the_way = protocol::acquire(&mut steps, spec.side, spec.level)?;
+    Ok(in_the_way.is_none().then_some(claim))
 }
 
 /// Tries to write-lock the lease of a named device, again for at most 200 ms while only
@@ -137,18 +167,14 @@ pub fn named_lease(
     span: Span,
     units: Units,
 ) -> Result<Option<Claim>, Failure> {
-    let mut attempt = Claim::begin(
-        lock_file,
-        span,
-        ClaimSpec {
-            side: Side::Lease,
-            level: Level::Outer,
-            units,
-        },
-    )?;
-    attempt.patience = 2 * TENTATIVE_PATIENCE;
-    let in_the_way = protocol::named(&mut attempt)?;
-    Ok(in_the_way.is_none().then_some(attempt.claim))
+    let spec = ClaimSpec {
+        side: Side::Lease,
+        level: Level::Outer,
+        units,
+    };
+    let claim = Claim::begin(lock_file, span, spec)?;
+    let in_the_way = protocol::named(&mut claim.steps(LONG_PATIENCE))?;
+    Ok(in_the_way.is_none().then_some(claim))
 }
 
 impl Claim {
@@ -168,18 +194,17 @@ impl Claim {
     ///
     /// The lock file cannot be read.
     pub fn other_side(&self) -> Result<Option<Held>, Failure> {
-        self.patiently(&self.spec.units, self.spec.other(self.span))
+        protocol::behind(&mut self.steps(LONG_PATIENCE), Region::Other)
     }
 
-    fn patiently(&self, units: &Units, region: Range) -> Result<Option<Held>, Failure> {
-        let began = Instant::now();
-        loop {
-            let held = across(&self.description, units, region)?;
-            if held != Some(Held::Tentative) || began.elapsed() >= 2 * TENTATIVE_PATIENCE {
-                return Ok(held);
-            }
-            std::thread::sleep(PAUSE);
-        }
+    /// Whether all that others hold on the other side is confirmed. Waits for at most 200 ms; afterwards
+    /// no other call gets further there, since each sees this claim.
+    ///
+    /// # Errors
+    ///
+    /// The lock file cannot be read.
+    pub fn other_side_is_settled(&self) -> Result<bool, Failure> {
+        protocol::is_settled(&mut self.steps(LONG_PATIENCE), Region::Other)
     }
 
     /// What others have reserved inside these units at the same time. Waits for at most 200 ms
@@ -191,10 +216,12 @@ impl Claim {
     ///
     /// The lock file cannot be read.
     pub fn others_inside(&self, own: &Units) -> Result<Option<Held>, Failure> {
-        self.patiently(
-            &self.spec.units.difference(own),
-            self.span.inner_reservation(),
-        )
+        let spec = ClaimSpec {
+            units: self.spec.units.difference(own),
+            ..self.spec.clone()
+        };
+        let mut steps = Steps::on(&self.description, self.span, &spec, LONG_PATIENCE);
+        protocol::behind(&mut steps, Region::Inside)
     }
 
     /// The description that the claim is made with.
@@ -218,32 +245,20 @@ impl Claim {
     ///
     /// The lock file cannot be locked, or the claim was lost.
     pub fn hold_on(&self, description: &OfdLock) -> Result<(), Failure> {
-        let mut ranges: Vec<Range> = self.spec.units.at(self.spec.own(self.span)).collect();
-        if (self.spec.side, self.spec.level) == (Side::Lease, Level::Inner { reserved: true }) {
-            ranges.extend(self.spec.units.at(self.span.lease()));
+        let (side, level) = (self.spec.side, self.spec.level);
+        let mut steps = Steps::on(description, self.span, &self.spec, LONG_PATIENCE);
+        match protocol::confirm(&mut steps, side, level)? {
+            None => Ok(()),
+            Some(Unheld::Claim) => Err(Failure::new(
+                Kind::LockPlace,
+                "the lock was lost while the claim was being confirmed",
+            )),
+            Some(Unheld::Around) => Err(Failure::new(
+                Kind::NoneFree,
+                "another call claims the device that this one was to be reserved inside of",
+            )
+            .hint("ask again")),
         }
-        for range in ranges {
-            if !description.try_read(range)? {
-                return Err(Failure::new(
-                    Kind::LockPlace,
-                    "the lock was lost while the claim was being confirmed",
-                ));
-            }
-        }
-        // What encloses this claim may end before it, so its units are locked too. That fails
-        // only for a moment, while another call tries to claim them and cannot.
-        let around = match (self.spec.side, self.spec.level) {
-            (Side::Reservation, Level::Inner { .. }) => Some(self.span.reservation()),
-            (Side::Lease, Level::Inner { reserved: false }) => Some(self.span.lease()),
-            _ => None,
-        };
-        for range in around
-            .into_iter()
-            .flat_map(|region| self.spec.units.at(region))
-        {
-            let _ = description.try_read(range);
-        }
-        Ok(())
     }
 
     /// The claim's own description: closing it ends the claim.
@@ -264,10 +279,10 @@ pub fn confirm_all(
 ) -> Result<OfdLock, Failure> {
     let uid = namespaces::host_uid(user);
     for claim in &claims {
-        claim.confirm()?;
-        // Signed at once, and not only when the holder starts: max_per_user counts it by this
-        // name, and others recognize whose reservation it is.
+        // Signed before it is confirmed, and not only when the holder starts: max_per_user counts
+        // it by this name, and others recognize whose reservation it is.
         sign(&claim.description, claim.spec.side, claim.span, uid, None);
+        claim.confirm()?;
     }
     let mut claims = claims;
     if claims.len() == 1
@@ -293,19 +308,26 @@ pub fn sign(description: &OfdLock, side: Side, span: Span, host_uid: u32, pid: O
     }
 }
 
-/// Read-locks units that an ancestor leases already, so that both hold them. False if that lease
-/// has ended and another call has the units.
+/// Read-locks units that another process holds for the caller already, so that both hold them.
+/// Waits for at most 200 ms for calls that only try them; false if that does not end. Afterwards the
+/// caller has to see that the other process still has them.
 ///
 /// # Errors
 ///
 /// The lock file cannot be locked.
-pub fn join(description: &OfdLock, side: Side, span: Span, units: &Units) -> Result<bool, Failure> {
-    for range in units.at(span.of_side(side, Level::Outer)) {
-        if !description.try_read(range)? {
-            return Ok(false);
-        }
-    }
-    Ok(true)
+pub fn join(
+    description: &OfdLock,
+    (side, level): (Side, Level),
+    span: Span,
+    units: &Units,
+) -> Result<bool, Failure> {
+    let spec = ClaimSpec {
+        side,
+        level,
+        units: units.clone(),
+    };
+    let mut steps = Steps::on(description, span, &spec, LONG_PATIENCE);
+    protocol::join(&mut steps, Region::Own)
 }
 
 /// What others hold of `units` in `region`: confirmed if any of it is.

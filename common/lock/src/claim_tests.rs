@@ -44,8 +44,9 @@ fn attempt(lock_file: &LockFile, spec: &ClaimSpec) -> Option<Claim> {
 
 /// What keeps the device from being claimed.
 fn in_the_way(lock_file: &LockFile, spec: &ClaimSpec) -> Option<Held> {
-    let mut attempt = Claim::begin(lock_file, span(), spec.clone()).unwrap();
-    protocol::acquire(&mut attempt, spec.side, spec.level).unwrap()
+    let claim = Claim::begin(lock_file, span(), spec.clone()).unwrap();
+    let mut steps = claim.steps(TENTATIVE_PATIENCE);
+    protocol::acquire(&mut steps, spec.side, spec.level).unwrap()
 }
 
 #[track_caller]
@@ -201,7 +202,7 @@ fn a_claim_that_ended_just_now_was_only_tried() {
         });
         let (began, mut attempt, mut seen) = (Instant::now(), begin(), Vec::new());
         while seen.len() < 1000 && began.elapsed() < Duration::from_secs(10) {
-            match attempt.write(Region::Own) {
+            match attempt.steps(TENTATIVE_PATIENCE).write(Region::Own) {
                 Ok(None) => attempt = begin(),
                 held => seen.push(held),
             }

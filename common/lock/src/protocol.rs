@@ -11,8 +11,13 @@ pub(crate) enum Region {
     Own,
     /// The side that excludes it.
     Other,
-    /// The lease of the outer level, for a call that chooses inside a reservation.
+    /// The lease of the outer level: that of a program around the call, or one that a call
+    /// inside a reservation takes besides its own side.
     OuterLease,
+    /// The reservation of the outer level, which an inner one holds too.
+    OuterReservation,
+    /// What is reserved inside the claimed units.
+    Inside,
 }
 
 /// Something that locks, looks and rests.
@@ -21,6 +26,10 @@ pub(crate) trait Locks {
     type Error;
     /// Tries to write-lock. `None` on success, else the conflicting lock.
     fn write(&mut self, region: Region) -> Result<Option<Held>, Self::Error>;
+    /// Tries to read-lock. True on success.
+    fn read(&mut self, region: Region) -> Result<bool, Self::Error>;
+    /// Whether others hold something tentative there, whatever is confirmed.
+    fn is_tried(&mut self, region: Region) -> Result<bool, Self::Error>;
     /// What others hold there.
     fn conflict(&mut self, region: Region) -> Result<Option<Held>, Self::Error>;
     /// Lets some time pass; false when the time has run out.
@@ -65,6 +74,80 @@ pub(crate) fn named<L: Locks>(locks: &mut L) -> Result<Option<Held>, L::Error> {
     Ok(None)
 }
 
+/// What others hold behind a named claim, in `Other` or `Inside`: what is tentative there is
+/// waited for, and is in the way when patience is over, since it may be past its own look.
+pub(crate) fn behind<L: Locks>(locks: &mut L, region: Region) -> Result<Option<Held>, L::Error> {
+    loop {
+        let held = locks.conflict(region)?;
+        if held != Some(Held::Tentative) || !locks.rest()? {
+            return Ok(held);
+        }
+    }
+}
+
+/// Waits until all that others hold there is confirmed, for who may pass by what is confirmed;
+/// false if that takes too long.
+pub(crate) fn is_settled<L: Locks>(locks: &mut L, region: Region) -> Result<bool, L::Error> {
+    while locks.is_tried(region)? {
+        if !locks.rest()? {
+            return Ok(false);
+        }
+    }
+    Ok(true)
+}
+
+/// Why a claim could not be confirmed.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Unheld {
+    /// It was lost.
+    Claim,
+    /// Others are trying what lies around it.
+    Around,
+}
+
+/// Confirms a claim. What encloses an inner one may end before it, so its units are locked
+/// on the outer level too.
+///
+/// A reservation inside a lease has to wait there: any call that tries to reserve the device
+/// write-locks the outer reservation for a moment, before it sees the lease. Without that
+/// lock nothing would keep the device once the lease has ended.
+pub(crate) fn confirm<L: Locks>(
+    locks: &mut L,
+    side: Side,
+    level: Level,
+) -> Result<Option<Unheld>, L::Error> {
+    if !locks.read(Region::Own)? {
+        return Ok(Some(Unheld::Claim));
+    }
+    let around = match (level, side) {
+        (Level::Outer, _) => return Ok(None),
+        (Level::Inner { .. }, Side::Lease) => Region::OuterLease,
+        (Level::Inner { .. }, Side::Reservation) => Region::OuterReservation,
+    };
+    Ok((!join(locks, around)?).then_some(Unheld::Around))
+}
+
+/// Read-locks what the caller owns already by the lock of another process, past claims that
+/// are only tried. Afterwards it is to be proven that the other process has it still: if it
+/// has ended, a third one may have read-locked the same. False: others are trying it.
+pub(crate) fn join<L: Locks>(locks: &mut L, region: Region) -> Result<bool, L::Error> {
+    while !locks.read(region)? {
+        if !locks.rest()? {
+            return Ok(false);
+        }
+    }
+    Ok(true)
+}
+
+#[cfg(test)]
+#[path = "protocol_model_tests.rs"]
+mod model;
+#[cfg(test)]
+#[path = "protocol_programs_tests.rs"]
+mod programs;
+#[cfg(test)]
+#[path = "protocol_replay_tests.rs"]
+mod replay;
 #[cfg(test)]
 #[path = "protocol_tests.rs"]
 mod tests;

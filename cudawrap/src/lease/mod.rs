@@ -19,7 +19,7 @@ use getgpu_linux::{
     procfs::namespaces,
 };
 use getgpu_lock::{
-    OfdLock, Side, Span,
+    Level, OfdLock, Side, Span,
     claim::{join, sign},
 };
 use getgpu_model::{Failure, Units, Uuid, share};
@@ -143,7 +143,9 @@ impl Signature {
         for part in parts {
             let is_held = match &part.got {
                 Got::Claimed(claim) => claim.hold_on(description).map(|()| true)?,
-                Got::Joined(units) => join(description, Side::Lease, part.span(), units)?,
+                Got::Joined(units) => {
+                    join(description, (Side::Lease, Level::Outer), part.span(), units)?
+                }
             };
             if is_held {
                 self.write(description, part.span());

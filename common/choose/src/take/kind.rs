@@ -28,8 +28,8 @@ pub(crate) enum TakeKind {
 pub(crate) enum Way {
     /// `protocol::acquire`: gives way to what is confirmed on the other side.
     Acquire,
-    /// The same; in a pid namespace of its own a reservation that is signed by the caller's user
-    /// counts as the caller's, which nothing can prove there.
+    /// The same; in a pid namespace of its own reservations that only the caller's user has signed
+    /// count as the caller's, which nothing can prove there. That is asked behind the claim.
     AcquireIgnoringUnproven,
     /// `protocol::named`, then the reservations: one of another user is in the way.
     NameThenReservations,

@@ -219,12 +219,16 @@ impl NamedDevice<'_> {
         if portion == Portion::TooLarge {
             return Ok(Err(NamedOutcome::TooLarge(self.too_large())));
         }
+        let mut is_past_reservation = false;
         let claim = match TakeKind::of_named(cover, portion).rules().way {
             Way::Join if self.part_inside(&own)? => None,
             Way::Join => return Ok(Ok(Got::Joined(own))),
             Way::Acquire => self.part()?,
             Way::AcquireIgnoringUnproven => match self.part()? {
-                None if self.reserved_for_us()? => self.part_of_lease(portion)?,
+                None if !namespaces::host_pids() => {
+                    is_past_reservation = true;
+                    self.part_of_lease(portion)?
+                }
                 claim => claim,
             },
             Way::NameThenReservations | Way::NameThenInside => {
@@ -239,6 +243,10 @@ impl NamedDevice<'_> {
         let is_reserved = match TakeKind::of_named(cover, portion).rules().way {
             Way::NameThenInside => self.divided(&claim)?,
             Way::NameThenReservations => self.reserved_for_others(&claim)?,
+            // Asked behind the claim: before it a reservation may end, and another user reserve.
+            Way::AcquireIgnoringUnproven if is_past_reservation => {
+                self.reserved_for_others(&claim)?
+            }
             Way::Join | Way::Acquire | Way::AcquireIgnoringUnproven => false,
         };
         if is_reserved {
@@ -292,11 +300,17 @@ impl NamedDevice<'_> {
     fn reserved_for_others(&self, claim: &Claim) -> Result<bool, Failure> {
         // One that is only tentative may be past its own look at the leases: a slow NVML keeps it
         // there for longer than this call waits.
-        Ok(claim.other_side()?.is_some() && !self.reserved_for_us()?)
+        if claim.other_side()?.is_none() {
+            return Ok(false);
+        }
+        // Behind a reservation of this user another one may be tried on the rest of the device; from
+        // its end on only what is confirmed and signed is left.
+        Ok(!claim.other_side_is_settled()? || !self.reserved_for_us()?)
     }
 
     /// Whether a reservation counts as this user's although nothing can be proven: in another pid
-    /// namespace the uid that it is signed with decides. There uid 0 may be any user's, so a line
+    /// namespace the uids that sign decide, which must all be this user's, since they do not say who
+    /// has which part. There uid 0 may be any user's, so a line
     /// says what was assumed.
     fn reserved_for_us(&self) -> Result<bool, Failure> {
         if namespaces::host_pids() {
@@ -311,7 +325,8 @@ impl NamedDevice<'_> {
             ));
             return Ok(true);
         }
-        Ok(signed.contains(&namespaces::host_uid(own)))
+        let own = namespaces::host_uid(own);
+        Ok(!signed.is_empty() && signed.iter().all(|uid| *uid == own))
     }
 
     fn in_use(&self, kind: &str) -> NamedOutcome {

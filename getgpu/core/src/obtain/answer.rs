@@ -1,8 +1,10 @@
 //! What a call prints, and the lock behind it: claims that are confirmed, which happens
 //! only when NVML has let go, or what the caller owns already. The forms of `--format`.
 
-use getgpu_choose::{Asked, Cover, Decision, Granted, Guard, Taken, cuda_index};
-use getgpu_lock::{HolderProcess, OfdLock, Side, Span, claim::join, ownership_proof};
+use getgpu_choose::{Asked, Basis, Cover, Decision, Granted, Guard, Taken, cuda_index};
+use getgpu_lock::{
+    HolderProcess, Level, LockFile, OfdLock, Side, Span, claim::join, ownership_proof,
+};
 use getgpu_model::{Detail, Failure, Inventory, Share, Units, Uuid, diag, frameworks, share};
 use getgpu_queue::Selected;
 
@@ -86,30 +88,60 @@ pub fn granted_again(call: &GetgpuCall<'_>, asked: &Asked) -> Result<Option<Answ
     let Decision::All(cover) = asked.owned_of(&call.lock_file, &uuids, &[]) else {
         return Ok(None);
     };
-    again(call, &cover, Uuid::join(&uuids)).map(Some)
+    again(call, &cover, Uuid::join(&uuids))
 }
 
 /// Prints devices that this call owns once more. Their reservation goes on, and a second
-/// holder joins it, since the program may outlive what the first one waits for.
-pub fn again(call: &GetgpuCall<'_>, cover: &Cover, value: String) -> Result<Answer, Failure> {
-    call.diag.note(&format!("{value}: yours already"));
-    let mut lock = None;
-    if call.options.keep != Keep::No {
-        let joined = call.lock_file.open()?;
-        let mut all = cover
-            .devices
-            .iter()
-            .map(|(uuid, units)| join(&joined, Side::Reservation, Span::of(uuid), units));
-        if all.try_fold(true, |joined, next| next.map(|next| joined && next))? {
-            lock = Some(joined);
+/// holder joins it, since the program may outlive what the first one waits for. None: it has ended
+/// before this call had a lock beside it, and what the call owns is to be looked at once more.
+pub fn again(
+    call: &GetgpuCall<'_>,
+    cover: &Cover,
+    value: String,
+) -> Result<Option<Answer>, Failure> {
+    let lock = match call.options.keep {
+        Keep::No => None,
+        _ => {
+            let joined = joined(&call.lock_file, cover)?;
+            // Another call may have taken the device before this one's lock was there.
+            if !cover.stands(&call.lock_file) {
+                return Ok(None);
+            }
+            joined
         }
-    }
+    };
+    call.diag.note(&format!("{value}: yours already"));
     let uuids = cover.devices.iter().map(|(uuid, _)| uuid.clone()).collect();
     let part = share::smallest(cover.devices.iter().map(|(_, units)| units));
-    Ok(Answer {
+    Ok(Some(Answer {
         repeated: true,
         ..Answer::of(uuids, value, lock, part)
-    })
+    }))
+}
+
+/// A lock beside the one by which the caller owns devices, if they can be locked.
+fn joined(lock_file: &LockFile, cover: &Cover) -> Result<Option<OfdLock>, Failure> {
+    let joined = lock_file.open()?;
+    let shown = match &cover.basis {
+        Basis::Reservation(holder) => ownership_proof::locks_of(holder.pid),
+        Basis::InheritedLease | Basis::AncestorLease => Vec::new(),
+    };
+    let mut is_joined = true;
+    for (uuid, units) in &cover.devices {
+        let span = Span::of(uuid);
+        let inner = ownership_proof::shown_in(&shown, lock_file, span.inner_reservation());
+        // What divides another reservation is looked for in the inner range, also when the holder
+        // that is joined has ended.
+        let inner = units.difference(&units.difference(&inner));
+        let parts = [
+            (Level::Outer, units),
+            (Level::Inner { reserved: true }, &inner),
+        ];
+        for (level, units) in parts {
+            is_joined = is_joined && join(&joined, (Side::Reservation, level), span, units)?;
+        }
+    }
+    Ok(is_joined.then_some(joined))
 }
 
 /// Prints the devices of reservations that there are.

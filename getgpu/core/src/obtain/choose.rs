@@ -40,11 +40,14 @@ pub fn choose(
         }
     }
     let known = node.known();
-    let owned = granted.owned(&call.lock_file, known.as_deref());
-    if let Decision::All(cover) = &owned {
+    let mut owned = granted.owned(&call.lock_file, known.as_deref());
+    while let Decision::All(cover) = &owned {
         let uuids = cover.devices.iter().map(|(uuid, _)| uuid);
         let value = answer::value(call, uuids, known.as_deref())?;
-        return Ok(Chosen::Ready(answer::again(call, cover, value)?));
+        if let Some(answer) = answer::again(call, cover, value)? {
+            return Ok(Chosen::Ready(answer));
+        }
+        owned = granted.owned(&call.lock_file, known.as_deref());
     }
     let request = &Owned::inside(granted, owned.cover());
     if let (Some(only), Some(known)) = (&request.filter.granted_alone, &known) {

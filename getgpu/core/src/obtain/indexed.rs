@@ -26,11 +26,14 @@ pub fn indexed(
     index: usize,
 ) -> Result<Chosen, Failure> {
     let inventory = node.inventory(granted.look())?;
-    let owned = granted.owned(&call.lock_file, Some(&inventory));
+    let mut owned = granted.owned(&call.lock_file, Some(&inventory));
     let device = of_index(granted, &inventory, index)?;
     let value = answer::value(call, std::iter::once(&device.uuid), Some(&inventory))?;
-    if let Decision::All(cover) = &owned {
-        return Ok(Chosen::Ready(answer::again(call, cover, value)?));
+    while let Decision::All(cover) = &owned {
+        if let Some(answer) = answer::again(call, cover, value.clone())? {
+            return Ok(Chosen::Ready(answer));
+        }
+        owned = granted.owned(&call.lock_file, Some(&inventory));
     }
     let request = &Owned::inside(granted, owned.cover());
     let probe = call.lock_file.open()?;

@@ -323,6 +323,27 @@ fn the_uid_tells_whose_a_reservation_is_across_pid_namespaces() {
     sandbox.words(&share).visible(&uuid).run().exits(0);
 }
 
+/// What of a device another user has reserved is no room for a share in a container, also beside
+/// what its own user has reserved there.
+#[test]
+fn a_share_in_a_container_takes_nothing_that_another_user_has_reserved() {
+    if skip::lacks(&[Need::Mounts, Need::Tool("setpriv")]) {
+        return;
+    }
+    let sandbox = Sandbox::new("h200x1");
+    let uuid = &sandbox.uuids()[0];
+    let reserve = |uid| sandbox.ask_as(uid, "--share 1/2 --for=600").line();
+    let reserved = [OTHER + 1, OTHER].map(reserve);
+    assert_eq!(reserved, [uuid.as_str(); 2]);
+    let user = format!("setpriv --reuid={OTHER} --regid={OTHER} --clear-groups");
+    let container = format!("unshare -p -f --kill-child --mount-proc {user}");
+    for share in ["", "--share 1/2 "] {
+        let line = format!("{container} cudawrap {share}-- true");
+        let run = sandbox.words(&line).visible(uuid).run();
+        run.refuses(75, &format!("{uuid}: in use by "));
+    }
+}
+
 /// `when_taken` decides also for a share that is larger than the device.
 #[test]
 fn a_linked_program_whose_share_is_too_large_runs_or_fails_as_the_site_says() {

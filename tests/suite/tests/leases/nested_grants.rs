@@ -4,8 +4,9 @@
 
 use std::collections::BTreeSet;
 
-use getgpu_tests::{OTHER, assert_devices, free_again, listing, somebody};
+use getgpu_tests::{OTHER, assert_devices, bytes, free_again, listing, somebody};
 use harness::{Holder, Sandbox, Signal, skip, wait};
+use nix::libc;
 
 fn set(text: &str) -> BTreeSet<&str> {
     text.split(',').collect()
@@ -241,6 +242,63 @@ fn losing_one_granted_device_leaves_the_others_running() {
     assert_eq!(sandbox.ask_as(OTHER, "--for=600").line(), other);
     let refused = sandbox.ask_as(OTHER, "--no-reserve");
     refused.refuses(1, "2 of 2 in use");
+}
+
+/// A reservation that is printed again is a part of what is around it, as the first one is: who wants
+/// all of that does not get it when the first holder has ended.
+#[test]
+fn what_is_printed_again_stays_a_part_when_its_first_holder_has_ended() {
+    let sandbox = Sandbox::new("gpus4");
+    let both = sandbox.line("-q -n 2 --for=600");
+    wait::until("it holds", || sandbox.holders().len() == 1);
+    let around = sandbox.holders()[0].pid;
+    let one = sandbox.ask_within(&both, "--for=600").line();
+    wait::until("both hold", || sandbox.holders().len() == 2);
+    let holders = sandbox.holders();
+    let first = holders.iter().find(|holder| holder.pid != around);
+    let first = first.unwrap().pid;
+    assert_eq!(sandbox.ask_within(&one, "--for=600").line(), one);
+    wait::until("all hold", || sandbox.holders().len() == 3);
+    sandbox.shell("dash", &format!("kill -9 {first}")).run();
+    wait::until("one has ended", || sandbox.holders().len() == 2);
+    let all = sandbox.words("cudawrap -n 2 -- true").visible(&both);
+    all.run().exits(75);
+    let other = both.split(',').find(|uuid| *uuid != one).unwrap();
+    assert_eq!(sandbox.ask_within(&both, "--for=600").line(), other);
+}
+
+/// Any call that tries to reserve a leased device write-locks its reservation for a moment. Who
+/// reserves inside the lease meanwhile waits, since nothing else would keep the device once the
+/// lease has ended.
+#[test]
+fn a_reservation_inside_a_lease_is_not_printed_without_its_outer_lock() {
+    let sandbox = Sandbox::new("mig4");
+    let script = "getgpu --share 1/2 --for=600; echo $?; rm tried; \
+                  until [ -e over ]; do sleep 0.01; done; getgpu --share 1/2 --for=600; echo $?";
+    let file = sandbox.file("work/inside", script, 0o755);
+    let uuid = &sandbox.uuids()[0];
+    let tried = bytes::open(&sandbox);
+    let place = bytes::span(uuid) + bytes::RESERVATION;
+    let line = format!(
+        "touch tried; until [ -e on ]; do sleep 0.01; done; bash {}",
+        file.display()
+    );
+    let outer = sandbox.words("cudawrap --").args(["bash", "-c", &line]);
+    let outer = outer.visible(uuid).spawn();
+    wait::until("it has its lease", || sandbox.path("work/tried").exists());
+    bytes::lock(&tried, libc::F_WRLCK, place, bytes::UNITS).unwrap();
+    sandbox.file("work/on", "", 0o644);
+    wait::until("it was refused", || !sandbox.path("work/tried").exists());
+    drop(tried);
+    sandbox.file("work/over", "", 0o644);
+    let outcome = outer.wait();
+    assert_eq!(outcome.exits(0).told(), ["1", uuid, "0"], "{outcome:#?}");
+    // It has the outer lock now that the lease is over.
+    assert!(bytes::is_confirmed(
+        &bytes::open(&sandbox),
+        place,
+        bytes::UNITS
+    ));
 }
 
 /// As the tasks of a step that was granted one device do it, each in its own process.
