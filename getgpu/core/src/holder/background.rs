@@ -3,6 +3,7 @@
 //! ever. What they start counts by itself.
 
 use getgpu_linux::{Stat, procfs};
+use getgpu_settings::matches;
 
 /// A row of the table: which file is executed, what the process is called, and why it does not
 /// keep a device. Both have to fit, since any program can give itself a name. `*` stands for any
@@ -55,9 +56,9 @@ const HIDDEN: [&str; 2] = ["ssh-agent", "gpg-agent"];
 /// (setting `background_programs`).
 pub fn is_background(stat: &Stat, of_site: &[String]) -> bool {
     // Only of what is called so is the file looked up.
-    let mut rows = PROGRAMS.iter().filter(|row| fits(row.name, &stat.comm));
+    let mut rows = PROGRAMS.iter().filter(|row| matches(row.name, &stat.comm));
     let first = rows.next();
-    let is_named = |entry: &String| fits(&prefix(entry), &stat.comm);
+    let is_named = |entry: &String| matches(&prefix(entry), &stat.comm);
     if first.is_none() && !of_site.iter().any(is_named) {
         return false;
     }
@@ -68,7 +69,7 @@ pub fn is_background(stat: &Stat, of_site: &[String]) -> bool {
     let name = path.rsplit('/').next().unwrap_or_default();
     let is_file = |pattern: &str| {
         let whole = pattern.contains('/');
-        fits(pattern, if whole { &path } else { name })
+        matches(pattern, if whole { &path } else { name })
     };
     first.into_iter().chain(rows).any(|row| is_file(row.file))
         || of_site
@@ -80,17 +81,6 @@ pub fn is_background(stat: &Stat, of_site: &[String]) -> bool {
 fn prefix(entry: &str) -> String {
     let name = entry.rsplit('/').next().unwrap_or_default();
     name.chars().take(15).collect()
-}
-
-/// Compares a text with a pattern.
-fn fits(pattern: &str, text: &str) -> bool {
-    match (pattern.strip_prefix('*'), pattern.strip_suffix('*')) {
-        (Some(""), _) => true,
-        (Some(rest), Some(_)) => text.contains(rest.strip_suffix('*').unwrap_or(rest)),
-        (Some(end), None) => text.ends_with(end),
-        (None, Some(start)) => text.starts_with(start),
-        (None, None) => text == pattern,
-    }
 }
 
 #[cfg(test)]
@@ -112,7 +102,7 @@ mod tests {
             ("*.so", "a.so", true),
             ("*", "", true),
         ] {
-            assert_eq!(fits(pattern, text), expected, "{pattern} {text}");
+            assert_eq!(matches(pattern, text), expected, "{pattern} {text}");
         }
         assert_eq!(prefix("/opt/bin/a-name-of-20-letters"), "a-name-of-20-le");
     }
@@ -124,7 +114,14 @@ mod tests {
         let run = |file: &str, link: &str| {
             let (file, link) = (directory.path().join(file), directory.path().join(link));
             if !file.exists() {
-                std::fs::copy("/bin/sleep", &file).unwrap();
+                // By another process: a fork of another test would have it open for writing.
+                let mut copy = std::process::Command::new("cp");
+                assert!(
+                    copy.args(["/bin/sleep".as_ref(), file.as_os_str()])
+                        .status()
+                        .unwrap()
+                        .success()
+                );
             }
             let _ = std::os::unix::fs::symlink(&file, &link);
             let mut child = std::process::Command::new(link).arg("60").spawn().unwrap();
