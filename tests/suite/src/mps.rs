@@ -179,7 +179,8 @@ impl Client {
     }
 }
 
-fn processes(name: &str, fits: impl Fn(i32) -> bool) -> Vec<i32> {
+/// Programs of this name that `fits` is true of.
+pub fn processes(name: &str, fits: impl Fn(i32) -> bool) -> Vec<i32> {
     let entries = fs::read_dir("/proc").expect("/proc").flatten();
     let pids = entries.filter_map(|entry| entry.file_name().to_str()?.parse().ok());
     let called = |pid: i32| {

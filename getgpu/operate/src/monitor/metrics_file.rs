@@ -67,6 +67,8 @@ mod tests {
     fn a_planted_link_is_replaced_and_not_followed() {
         let directory = tempfile::tempdir().unwrap();
         let at = |name: &str| directory.path().join(name);
+        // Whatever the umask is.
+        fs::set_permissions(directory.path(), Permissions::from_mode(0o755)).unwrap();
         fs::write(at("victim"), "kept").unwrap();
         fs::set_permissions(at("victim"), Permissions::from_mode(0o600)).unwrap();
         for name in ["a.prom", "a.prom.new"] {

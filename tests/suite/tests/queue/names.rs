@@ -64,7 +64,7 @@ fn a_waiter_sees_a_reservation_of_its_own_that_began_meanwhile() {
     waiter.signal(Signal::SIGSTOP);
     held.kill();
     wait::until("they are free", || sandbox.running() == 0);
-    let reserve = sandbox.getgpu(["-n", "2", "--hold=0"]).visible(&both);
+    let reserve = sandbox.getgpu(["-n", "2", "--for=600"]).visible(&both);
     reserve.run().exits(0);
     waiter.signal(Signal::SIGCONT);
     let began = std::time::Instant::now();
@@ -88,7 +88,7 @@ fn what_a_wait_brings_is_checked_for_use_together() {
 #[test]
 fn a_size_that_is_all_of_ones_own_part_does_not_queue() {
     let sandbox = Sandbox::new("h200x1");
-    let part = sandbox.line("--share 1/2 --hold=0");
+    let part = sandbox.line("--share 1/2 --for=600");
     let listed = listing::json(&sandbox);
     let memory = listing::device(&listed, &part)["memory_total"].as_u64();
     let size = format!("--share {}KiB", (memory.unwrap() / 2) >> 10);

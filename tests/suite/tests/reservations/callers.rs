@@ -33,7 +33,7 @@ fn each_background_job_of_a_function_has_a_device_of_its_own() {
             if skip::lacks(&[skip::Need::Tool(program)]) {
                 return;
             }
-            let sandbox = Sandbox::with("mig4", "max_per_user = 2\nlinger = '100ms'");
+            let sandbox = Sandbox::with("mig4", "linger = '100ms'");
             let others = [sandbox.hold_here(), sandbox.hold_here()];
             let script = format!("{function}; for i in 1 2 3 4; do run & done; wait");
             let command = shell(&sandbox, program, &script);
