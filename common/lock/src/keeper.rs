@@ -147,4 +147,4 @@ fn in_container(byte: i64) -> Option<Stat> {
 
 #[cfg(test)]
 #[path = "keeper_tests.rs"]
-mod tests;
+pub(crate) mod tests;

@@ -10,7 +10,7 @@ use crate::kept::{Count, Marks};
 use nix::sys::signal::{Signal, kill};
 use nix::unistd::Pid;
 
-fn keeper(byte: i64, beat: Held) -> Option<Keeper> {
+pub(crate) fn keeper(byte: i64, beat: Held) -> Option<Keeper> {
     Some(Keeper {
         byte,
         beat,

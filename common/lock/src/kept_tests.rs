@@ -6,6 +6,7 @@ use std::collections::{HashMap, HashSet};
 
 use super::*;
 use crate::claim::tests::private_lock;
+use crate::keeper::tests::keeper;
 
 /// What a process of the model asks for, again and again.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -211,14 +212,6 @@ fn each_passes_the_one_whose_turn_it_is_once_at_most_and_none_is_blocked() {
     ] {
         assert!(check(asks) > 20, "the model is a model");
     }
-}
-
-fn keeper(byte: i64, beat: Held) -> Option<Keeper> {
-    Some(Keeper {
-        byte,
-        beat,
-        liveness: Liveness::Unseen,
-    })
 }
 
 #[test]

@@ -59,33 +59,16 @@ mod tests {
         let (both, one) = (vec![uuid(1), uuid(2)], vec![uuid(2)]);
         // Long enough for a second look on a machine that has other things to do.
         let time = Duration::from_millis(300);
-        let mut looks = 0;
-        let mut tried_once = || {
-            looks += 1;
-            Ok(if looks == 2 {
-                one.clone()
-            } else {
-                both.clone()
-            })
+        let stalled = |wanted| {
+            let mut looks = 0;
+            let tried_once = || {
+                looks += 1;
+                Ok(if looks == 2 { &one } else { &both }.clone())
+            };
+            alone(|| Ok(None), tried_once, wanted, time)
         };
-        assert_eq!(
-            alone(|| Ok(None), &mut tried_once, 1, time),
-            Ok(one.clone())
-        );
-        looks = 0;
-        let tried_once = || {
-            looks += 1;
-            Ok(if looks == 2 {
-                one.clone()
-            } else {
-                both.clone()
-            })
-        };
-        assert_eq!(
-            alone(|| Ok(None), tried_once, 2, time),
-            Ok(Vec::new()),
-            "fewer than are wanted"
-        );
+        assert_eq!(stalled(1), Ok(one.clone()));
+        assert_eq!(stalled(2), Ok(Vec::new()), "fewer than are wanted");
     }
 
     #[test]

@@ -10,6 +10,7 @@ mod entries;
 mod index_names;
 mod lease_lifetime;
 mod named_devices;
+mod named_in_use;
 mod nested_grants;
 mod nested_shares;
 mod order_of_gpus;

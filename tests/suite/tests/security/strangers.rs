@@ -7,7 +7,7 @@ use std::time::Duration;
 use getgpu_tests::stranger::{self, Stranger};
 use getgpu_tests::{OTHER, bytes, listing};
 use harness::skip::{self, Need};
-use harness::{Sandbox, wait};
+use harness::{Running, Sandbox, wait};
 use nix::unistd::{Uid, User};
 
 /// The stranger, who is not the user that others know.
@@ -29,6 +29,18 @@ fn signed(uuid: &str, units: i64, uids: i64, uid: u32, pids: i64, pid: u32) -> [
     ]
 }
 
+/// A process that says that it is a holder.
+fn holder(sandbox: &Sandbox, locks: &[(i64, i64)], words: &[&str]) -> Running {
+    let stranger = Stranger {
+        uid: MALLORY,
+        name: "getgpu-hold",
+        locks,
+        ways: "",
+        words,
+    };
+    stranger.start(sandbox)
+}
+
 #[test]
 fn the_log_has_what_the_kernel_says_of_a_reservation() {
     if stranger::lacks() || skip::lacks(&[Need::Mounts]) {
@@ -47,14 +59,7 @@ fn the_log_has_what_the_kernel_says_of_a_reservation() {
     let tag = "tag=a\nreleased b user=ana held=3s";
     let words = ["--holder", &uuid, &caller, "since=1", &forged, tag];
     let locks = [(bytes::span(&uuid) + bytes::RESERVATION, bytes::UNITS / 16)];
-    let stranger = Stranger {
-        uid: MALLORY,
-        name: "getgpu-hold",
-        locks: &locks,
-        ways: "",
-        words: &words,
-    };
-    let stranger = stranger.start(&sandbox);
+    let stranger = holder(&sandbox, &locks, &words);
     let script = format!(
         "mount -t tmpfs -o mode=755 dev /dev && mknod -m 666 /dev/null c 1 3 && \
          ln -s {} /dev/log && getgpu --release-all",
@@ -89,14 +94,7 @@ fn a_holder_that_names_another_users_process_is_listed_itself() {
     let (caller, hold) = (format!("caller={own}(bash)"), format!("hold={own}(bash)"));
     let words = ["--holder", &uuid, &caller, &hold, "since=1"];
     let locks = [(bytes::span(&uuid) + bytes::RESERVATION, bytes::UNITS)];
-    let stranger = Stranger {
-        uid: MALLORY,
-        name: "getgpu-hold",
-        locks: &locks,
-        ways: "",
-        words: &words,
-    };
-    let stranger = stranger.start(&sandbox);
+    let stranger = holder(&sandbox, &locks, &words);
     let listed = listing::json(&sandbox);
     let holder = &listing::device(&listed, &uuid)["holders"][0];
     assert_eq!(holder["pid"], stranger.pid(), "{holder}");
