@@ -75,7 +75,7 @@ pub(crate) fn named<L: Locks>(locks: &mut L) -> Result<Option<Held>, L::Error> {
 }
 
 /// What others hold behind a named claim, in `Other` or `Inside`: what is tentative there is
-/// waited for, and is in the way when patience is over, since it may be past its own look.
+/// waited for. A call that gives up counts it as in the way, since it may be past its own look.
 pub(crate) fn behind<L: Locks>(locks: &mut L, region: Region) -> Result<Option<Held>, L::Error> {
     loop {
         let held = locks.conflict(region)?;

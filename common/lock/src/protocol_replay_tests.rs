@@ -57,7 +57,7 @@ pub(super) enum Step {
     Proof(u8),
     /// Whether all that is reserved of the device is of that process.
     Signed(u8),
-    /// Found nothing, and has given back all; true if only because its patience was over.
+    /// Found nothing, and has given back all; true if it only gave up.
     Failed(bool),
 }
 

@@ -1,5 +1,5 @@
 //! The first look of a call that waits, on a node whose driver does not answer yet: it is made
-//! again, with growing pauses, until the driver answers or the time of the wait is over.
+//! again, with growing pauses, until the driver answers or the wait reaches its limit.
 
 use std::time::Instant;
 

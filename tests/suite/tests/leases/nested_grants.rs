@@ -293,7 +293,7 @@ fn a_reservation_inside_a_lease_is_not_printed_without_its_outer_lock() {
     sandbox.file("work/over", "", 0o644);
     let outcome = outer.wait();
     assert_eq!(outcome.exits(0).told(), ["1", uuid, "0"], "{outcome:#?}");
-    // It has the outer lock now that the lease is over.
+    // It has the outer lock once the lease has ended.
     assert!(bytes::is_confirmed(
         &bytes::open(&sandbox),
         place,

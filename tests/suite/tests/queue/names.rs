@@ -1,5 +1,5 @@
 //! Names under which calls reserve, and devices that calls name, in the queue: a sibling's
-//! reservation ends the wait of who asks for the same, and what is named is had although it is kept.
+//! reservation ends the wait of who asks for the same, and who names a kept device has it.
 
 use std::time::Duration;
 

@@ -212,7 +212,7 @@ fn nothing_is_held_for_whoever_adopts_the_call_of_a_dead_shell() {
     }
 }
 
-/// Nothing tells who reads a file: there the caller is the shell, and it has exited.
+/// The kernel does not show who reads a file: there the caller is the shell, and it has exited.
 #[test]
 fn a_shell_whose_answer_goes_to_a_file_is_the_caller() {
     let sandbox = Sandbox::with("h200x1", "linger = '100ms'");
