@@ -8,7 +8,7 @@ use std::io;
 
 use getgpu_linux::Identity;
 use getgpu_model::{Failure, Kind, reason};
-use rustix::io::Errno;
+use nix::errno::Errno;
 
 use crate::directory::Directory;
 use crate::executable::{Form, form};
@@ -131,7 +131,7 @@ fn has_second_name(
 
 fn entry_now(work: &Work, name: &OsStr) -> io::Result<NameEntry> {
     match entry(work.dir, name, work.own) {
-        Err(error) if Errno::from_io_error(&error) == Some(Errno::NAMETOOLONG) => {
+        Err(error) if error.raw_os_error() == Some(Errno::ENAMETOOLONG as i32) => {
             Ok(NameEntry::ABSENT)
         }
         found => found,
@@ -139,10 +139,9 @@ fn entry_now(work: &Work, name: &OsStr) -> io::Result<NameEntry> {
 }
 
 fn refuses_links(error: &io::Error) -> bool {
-    matches!(
-        Errno::from_io_error(error),
-        Some(Errno::PERM | Errno::OPNOTSUPP | Errno::NOSYS | Errno::MLINK | Errno::XDEV)
-    )
+    use Errno::{EMLINK, ENOSYS, EOPNOTSUPP, EPERM, EXDEV};
+    let code = error.raw_os_error().map(Errno::from_raw);
+    matches!(code, Some(EPERM | EOPNOTSUPP | ENOSYS | EMLINK | EXDEV))
 }
 
 #[cfg(test)]

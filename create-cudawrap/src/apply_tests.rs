@@ -140,19 +140,19 @@ fn a_failed_step_advises_what_helps_there() {
 fn a_directory_of_links_is_advised_where_no_second_name_can_be() {
     let refused = |errno: Errno| refuses_links(&io::Error::from(errno));
     let without = [
-        Errno::PERM,
-        Errno::OPNOTSUPP,
-        Errno::NOSYS,
-        Errno::MLINK,
-        Errno::XDEV,
+        Errno::EPERM,
+        Errno::EOPNOTSUPP,
+        Errno::ENOSYS,
+        Errno::EMLINK,
+        Errno::EXDEV,
     ];
     assert!(without.into_iter().all(refused));
     let others = [
-        Errno::EXIST,
-        Errno::NOSPC,
-        Errno::ROFS,
-        Errno::ACCESS,
-        Errno::IO,
+        Errno::EEXIST,
+        Errno::ENOSPC,
+        Errno::EROFS,
+        Errno::EACCES,
+        Errno::EIO,
     ];
     assert!(!others.into_iter().any(refused));
 }

@@ -6,7 +6,7 @@ use std::ffi::OsStr;
 use std::os::unix::ffi::OsStrExt;
 use std::path::Path;
 
-use getgpu_linux::{Identity, PREFIX, identity, without_number};
+use getgpu_linux::{Identity, PREFIX, identity, sys, without_number};
 use getgpu_model::{Failure, Kind, reason, refused};
 
 use crate::directory::Directory;
@@ -177,13 +177,12 @@ pub fn warnings(target: &Target, dir: &Directory) -> Vec<&'static str> {
 }
 
 fn has_capabilities(target: &Target) -> bool {
-    let mut value = [0u8; 64];
-    rustix::fs::getxattr(target.path(), "security.capability", &mut value).is_ok()
+    sys::has_xattr(&target.path(), c"security.capability")
 }
 
 /// The network file system that the directory is on, when cudawrap is on another one.
 fn other_file_system(dir: &Directory, wrapper: Identity) -> Option<&'static str> {
-    let magic = dir.filesystem().ok()?.f_type as u64;
+    let magic = dir.filesystem().ok()?.filesystem_type().0 as u64;
     let here = dir.own_stat().ok()?;
     network(magic).filter(|_| here.st_dev != wrapper.0)
 }

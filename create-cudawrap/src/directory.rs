@@ -5,12 +5,14 @@
 use std::ffi::{OsStr, OsString};
 use std::fs::File;
 use std::io;
-use std::os::unix::ffi::OsStringExt;
 use std::path::{Path, PathBuf};
 
 use getgpu_linux::Identity;
-use rustix::fs::{AtFlags, Mode, OFlags, Stat, StatFs};
-use rustix::io::Errno;
+use nix::errno::Errno;
+use nix::fcntl::{AtFlags, OFlag, open, readlinkat, renameat};
+use nix::sys::stat::{FileStat as Stat, Mode, fstat, fstatat};
+use nix::sys::statfs::{Statfs, fstatfs};
+use nix::unistd::{UnlinkatFlags, fsync, linkat, symlinkat, unlinkat};
 
 /// Device and inode in a stat.
 pub fn id(stat: &Stat) -> Identity {
@@ -26,8 +28,8 @@ pub struct Directory {
 impl Directory {
     /// Opens the directory at `path`.
     pub fn open(path: &Path) -> io::Result<Self> {
-        let flags = OFlags::RDONLY | OFlags::DIRECTORY | OFlags::CLOEXEC;
-        let fd = rustix::fs::open(path, flags, Mode::empty())?;
+        let flags = OFlag::O_RDONLY | OFlag::O_DIRECTORY | OFlag::O_CLOEXEC;
+        let fd = open(path, flags, Mode::empty())?;
         Ok(Self {
             file: File::from(fd),
             path: path.to_owned(),
@@ -45,17 +47,17 @@ impl Directory {
 
     /// The directory itself.
     pub fn own_stat(&self) -> io::Result<Stat> {
-        Ok(rustix::fs::fstat(&self.file)?)
+        Ok(fstat(&self.file)?)
     }
 
     /// The file system it is on.
-    pub fn filesystem(&self) -> io::Result<StatFs> {
-        Ok(rustix::fs::fstatfs(&self.file)?)
+    pub fn filesystem(&self) -> io::Result<Statfs> {
+        Ok(fstatfs(&self.file)?)
     }
 
     /// What has the name: a link itself.
     pub fn stat(&self, name: &OsStr) -> io::Result<Stat> {
-        self.stat_with(name, AtFlags::SYMLINK_NOFOLLOW)
+        self.stat_with(name, AtFlags::AT_SYMLINK_NOFOLLOW)
     }
 
     /// What the name leads to.
@@ -64,45 +66,38 @@ impl Directory {
     }
 
     fn stat_with(&self, name: &OsStr, flags: AtFlags) -> io::Result<Stat> {
-        Ok(rustix::fs::statat(&self.file, name, flags)?)
+        Ok(fstatat(&self.file, name, flags)?)
     }
 
     /// The text of the link at `name`.
     pub fn readlink(&self, name: &OsStr) -> io::Result<OsString> {
-        let text = rustix::fs::readlinkat(&self.file, name, Vec::new())?;
-        Ok(OsString::from_vec(text.into_bytes()))
+        Ok(readlinkat(&self.file, name)?)
     }
 
     /// A new link; fails when the name is taken.
     pub fn symlink(&self, text: &OsStr, name: &OsStr) -> io::Result<()> {
-        Ok(rustix::fs::symlinkat(text, &self.file, name)?)
+        Ok(symlinkat(text, &self.file, name)?)
     }
 
     /// A second name for the same file, or for the same link; fails when it is taken.
     pub fn hard_link(&self, from: &OsStr, to: &OsStr) -> io::Result<()> {
-        Ok(rustix::fs::linkat(
-            &self.file,
-            from,
-            &self.file,
-            to,
-            AtFlags::empty(),
-        )?)
+        Ok(linkat(&self.file, from, &self.file, to, AtFlags::empty())?)
     }
 
     /// Renames over whatever has the new name.
     pub fn rename_over(&self, from: &OsStr, to: &OsStr) -> io::Result<()> {
-        Ok(rustix::fs::renameat(&self.file, from, &self.file, to)?)
+        Ok(renameat(&self.file, from, &self.file, to)?)
     }
 
     /// Removes the name.
     pub fn unlink(&self, name: &OsStr) -> io::Result<()> {
-        Ok(rustix::fs::unlinkat(&self.file, name, AtFlags::empty())?)
+        Ok(unlinkat(&self.file, name, UnlinkatFlags::NoRemoveDir)?)
     }
 
     /// Makes what was done so far survive a power cut, on file systems that can.
     pub fn sync(&self) -> io::Result<()> {
-        match rustix::fs::fsync(&self.file) {
-            Err(Errno::INVAL | Errno::OPNOTSUPP | Errno::NOSYS) | Ok(()) => Ok(()),
+        match fsync(&self.file) {
+            Err(Errno::EINVAL | Errno::EOPNOTSUPP | Errno::ENOSYS) | Ok(()) => Ok(()),
             Err(error) => Err(error.into()),
         }
     }

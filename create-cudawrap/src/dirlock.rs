@@ -63,6 +63,7 @@ mod tests {
     use std::sync::atomic::{AtomicBool, Ordering};
 
     use super::*;
+    use nix::fcntl::OFlag;
 
     #[test]
     fn a_held_lock_is_waited_for() {
@@ -110,8 +111,8 @@ mod tests {
     #[test]
     fn a_directory_that_cannot_be_locked_needs_force() {
         let directory = tempfile::tempdir().unwrap();
-        let flags = rustix::fs::OFlags::PATH | rustix::fs::OFlags::DIRECTORY;
-        let named = rustix::fs::open(directory.path(), flags, rustix::fs::Mode::empty());
+        let flags = OFlag::O_PATH | OFlag::O_DIRECTORY;
+        let named = nix::fcntl::open(directory.path(), flags, nix::sys::stat::Mode::empty());
         let named = File::from(named.unwrap());
         let failure = lock(&named, PATIENCE, IfNoLocks::Refuse).unwrap_err();
         assert!(

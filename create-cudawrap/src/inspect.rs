@@ -8,7 +8,7 @@ use std::path::{Path, PathBuf};
 
 use getgpu_linux::regular_file::Links;
 use getgpu_linux::{Identity, beside, chain};
-use rustix::fs::FileType;
+use nix::sys::stat::{FileStat, SFlag};
 
 use crate::directory::{Directory, id};
 use crate::executable::{Form, form};
@@ -186,10 +186,10 @@ pub fn entry(dir: &Directory, name: &OsStr, own: Option<Identity>) -> io::Result
         runs: stat.st_mode & 0o111 != 0,
         text: None,
     };
-    match FileType::from_raw_mode(stat.st_mode) {
-        FileType::RegularFile => seen.kind = EntryKind::File,
-        FileType::Directory => seen.kind = EntryKind::Directory,
-        FileType::Symlink => {
+    match file_type(&stat) {
+        SFlag::S_IFREG => seen.kind = EntryKind::File,
+        SFlag::S_IFDIR => seen.kind = EntryKind::Directory,
+        SFlag::S_IFLNK => {
             let text = dir.readlink(name)?;
             let behind = dir.stat_behind(name);
             let path = dir.path().join(name);
@@ -208,18 +208,18 @@ pub fn entry(dir: &Directory, name: &OsStr, own: Option<Identity>) -> io::Result
     Ok(seen)
 }
 
-fn runs(stat: &rustix::fs::Stat) -> bool {
-    FileType::from_raw_mode(stat.st_mode) == FileType::RegularFile && stat.st_mode & 0o111 != 0
+/// The bits of the mode that say what it is (inode(7)).
+fn file_type(stat: &FileStat) -> SFlag {
+    SFlag::from_bits_truncate(stat.st_mode & SFlag::S_IFMT.bits())
+}
+
+fn runs(stat: &FileStat) -> bool {
+    file_type(stat) == SFlag::S_IFREG && stat.st_mode & 0o111 != 0
 }
 
 /// A link to cudawrap is known by the name in it, by the name at the end of the chain, or
 /// by leading to our own: what has become of the file itself is another question.
-fn leads(
-    path: &Path,
-    text: &OsStr,
-    behind: io::Result<rustix::fs::Stat>,
-    own: Option<Identity>,
-) -> Leads {
+fn leads(path: &Path, text: &OsStr, behind: io::Result<FileStat>, own: Option<Identity>) -> Leads {
     let last = Path::new(text).file_name().unwrap_or(text);
     let stat = match behind {
         Ok(stat) => stat,
@@ -229,7 +229,7 @@ fn leads(
         Err(error) if is_gone(&error) => return Leads::Vanished,
         Err(_) => return Leads::Cudawrap,
     };
-    if FileType::from_raw_mode(stat.st_mode) != FileType::RegularFile {
+    if file_type(&stat) != SFlag::S_IFREG {
         return Leads::Elsewhere;
     }
     let end = std::fs::canonicalize(path)
@@ -254,11 +254,9 @@ fn is_migtools(name: &OsStr) -> bool {
 }
 
 fn is_gone(error: &io::Error) -> bool {
-    use rustix::io::Errno;
-    matches!(
-        Errno::from_io_error(error),
-        Some(Errno::NOENT | Errno::NOTDIR | Errno::LOOP)
-    )
+    use nix::errno::Errno;
+    let code = error.raw_os_error().map(Errno::from_raw);
+    matches!(code, Some(Errno::ENOENT | Errno::ENOTDIR | Errno::ELOOP))
 }
 
 /// The link behind `path` in its chain that makes it lead to cudawrap, for one that is

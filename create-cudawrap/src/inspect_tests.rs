@@ -155,19 +155,19 @@ fn a_link_to_a_wrapped_path_runs_if_that_has_a_program() {
 
 #[test]
 fn a_cudawrap_that_cannot_be_looked_at_is_not_gone() {
-    use rustix::io::Errno;
+    use nix::errno::Errno;
     let gone = |errno: Errno| is_gone(&io::Error::from(errno));
     assert!(
-        [Errno::NOENT, Errno::NOTDIR, Errno::LOOP]
+        [Errno::ENOENT, Errno::ENOTDIR, Errno::ELOOP]
             .into_iter()
             .all(gone)
     );
     let there = [
-        Errno::ACCESS,
-        Errno::STALE,
-        Errno::IO,
-        Errno::NAMETOOLONG,
-        Errno::HOSTDOWN,
+        Errno::EACCES,
+        Errno::ESTALE,
+        Errno::EIO,
+        Errno::ENAMETOOLONG,
+        Errno::EHOSTDOWN,
     ];
     assert!(!there.into_iter().any(gone));
 }
@@ -206,7 +206,7 @@ fn a_name_that_cannot_be_looked_at_is_not_absent() {
     let found = entry(&dir, OsStr::new(&"x".repeat(256)), None);
     assert_eq!(
         found.unwrap_err().kind(),
-        io::Error::from(rustix::io::Errno::NAMETOOLONG).kind()
+        io::Error::from(nix::errno::Errno::ENAMETOOLONG).kind()
     );
 }
 

@@ -114,7 +114,7 @@ impl Wrapping<'_> {
         checks::name(&target.name)?;
         let dir = Directory::open(&target.dir).map_err(failed)?;
         if self.goal != Goal::Undo {
-            let longest = dir.filesystem().map_err(failed)?.f_namelen;
+            let longest = dir.filesystem().map_err(failed)?.maximum_name_length();
             checks::length(&target.path(), u64::try_from(longest).unwrap_or(255))?;
         }
         if !self.options.dry_run {

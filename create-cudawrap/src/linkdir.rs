@@ -113,7 +113,7 @@ fn check(target: &Target, program: &Path, wrapper: &Wrapper) -> Result<(), Failu
             "is not a program"
         }));
     }
-    if rustix::fs::access(program.path(), rustix::fs::Access::EXEC_OK).is_err() {
+    if nix::unistd::access(&program.path(), nix::unistd::AccessFlags::X_OK).is_err() {
         return Err(refused("is not executable").hint("chmod +x, if it is a program"));
     }
     // A program that is wrapped in place leads to cudawrap too, and is no link in the

@@ -13,6 +13,7 @@ pub mod descriptors;
 pub mod detached;
 mod installed;
 mod package_mark;
+pub mod pidfd;
 pub mod poll;
 pub mod procfs;
 mod reader_child;

@@ -8,7 +8,8 @@ use std::fs::File;
 use std::io::Write;
 use std::mem::ManuallyDrop;
 use std::os::fd::{FromRawFd, OwnedFd};
-use std::os::unix::ffi::OsStringExt;
+use std::os::unix::ffi::{OsStrExt, OsStringExt};
+use std::path::Path;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::Duration;
 
@@ -200,6 +201,13 @@ pub(crate) fn pointers(strings: &[CString]) -> Vec<*const libc::c_char> {
 pub fn end(status: i32) -> ! {
     // SAFETY: _exit has no preconditions.
     unsafe { libc::_exit(status) }
+}
+
+/// Whether a file has an extended attribute (getxattr(2)).
+pub fn has_xattr(path: &Path, name: &CStr) -> bool {
+    let path = c_string(path.as_os_str().as_bytes());
+    // SAFETY: both strings end with NUL; with a size of 0 nothing is written.
+    unsafe { libc::getxattr(path.as_ptr(), name.as_ptr(), std::ptr::null_mut(), 0) >= 0 }
 }
 
 /// Whether so many bytes can be allocated. Without them a program would be aborted in the

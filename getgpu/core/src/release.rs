@@ -3,13 +3,13 @@
 
 use std::time::Duration;
 
-use getgpu_linux::{Stat, procfs::run_time::Stopwatch};
+use getgpu_linux::{Stat, pidfd, procfs::run_time::Stopwatch};
 use getgpu_lock::{HolderProcess, LockFile, ownership_proof};
 use getgpu_model::{Diag, Failure, Job, Kind, Uuid, quantity};
-use rustix::process::{Pid, Signal, kill_process, pidfd_send_signal};
+use nix::sys::signal::{Signal, kill};
+use nix::unistd::Pid;
 
 use crate::ended_reservation::EndedReservation;
-use crate::holder::exit_watch::pidfd;
 
 /// How long the holders may take to end.
 const PATIENCE: Duration = Duration::from_secs(5);
@@ -163,16 +163,16 @@ fn has_exited(holder: &HolderProcess) -> bool {
 
 /// Asks a holder to end; false if it has ended, or could not be asked.
 pub fn ask_to_end(holder: &HolderProcess) -> bool {
-    let fd = pidfd(holder.pid);
+    let fd = pidfd::open(holder.pid);
     // Looked at after the pidfd was opened: the number is still the holder's.
     if has_exited(holder) {
         return false;
     }
     // A stopped process acts on a signal once it is continued.
-    let mut signals = [Signal::TERM, Signal::CONT].into_iter();
-    signals.all(|signal| match (&fd, Pid::from_raw(holder.pid)) {
-        (Some(fd), _) => pidfd_send_signal(fd, signal).is_ok(),
-        (None, pid) => pid.is_some_and(|pid| kill_process(pid, signal).is_ok()),
+    let mut signals = [Signal::SIGTERM, Signal::SIGCONT].into_iter();
+    signals.all(|signal| match &fd {
+        Some(fd) => pidfd::send(fd, signal),
+        None => kill(Pid::from_raw(holder.pid), signal).is_ok(),
     })
 }
 

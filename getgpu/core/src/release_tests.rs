@@ -58,7 +58,7 @@ fn ended(holders: &[HolderProcess]) -> Result<(), Failure> {
 fn a_holder_that_no_parent_has_waited_for_has_exited() {
     let process = StandIn::start("echo; exec sleep 60");
     let holder = process.holder();
-    kill_process(Pid::from_child(&process.0), Signal::KILL).unwrap();
+    kill(Pid::from_raw(process.0.id() as i32), Signal::SIGKILL).unwrap();
     ended(std::slice::from_ref(&holder)).unwrap();
     assert!(!ask_to_end(&holder));
 }

@@ -4,9 +4,8 @@
 use std::os::fd::{AsFd, OwnedFd};
 use std::time::{Duration, Instant};
 
-use getgpu_linux::{Stat, poll};
+use getgpu_linux::{Stat, pidfd, poll};
 use nix::poll::{PollFd, PollFlags};
-use rustix::process::{Pid, PidfdFlags, pidfd_open};
 
 /// Processes that are waited for at once.
 const MOST: usize = 16;
@@ -21,17 +20,11 @@ struct AwaitedProcess {
 impl AwaitedProcess {
     /// None if the process has exited already.
     fn new(pid: i32, start: u64) -> Option<Self> {
-        let fd = pidfd(pid);
+        let fd = pidfd::open(pid);
         // Looked at after the pidfd was opened: the number cannot have gone to another
         // process unseen.
         Stat::runs(pid, start).then_some(Self { pid, start, fd })
     }
-}
-
-/// A descriptor that stands for the process `pid`, whatever process gets its number later
-/// (pidfd_open(2), Linux 5.3).
-pub fn pidfd(pid: i32) -> Option<OwnedFd> {
-    pidfd_open(Pid::from_raw(pid)?, PidfdFlags::empty()).ok()
 }
 
 /// A set of processes to wait for.

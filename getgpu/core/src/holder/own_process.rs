@@ -8,7 +8,7 @@ use std::time::Duration;
 
 use getgpu_linux::{Process, Stat, go_on_in_fork, procfs::process_memory, sys};
 use getgpu_lock::{KEEPER, keeper_text};
-use rustix::process::{Resource, Rlimit, getrlimit, setrlimit};
+use nix::sys::resource::{RLIM_INFINITY, Resource, getrlimit, setrlimit};
 
 use super::held_lock::HeldLock;
 
@@ -61,20 +61,13 @@ impl<'a> OwnProcess<'a> {
 
 /// Raises the limit as far as this process may; gives what is left of it.
 fn raise_limit() -> Option<Duration> {
-    let none = Rlimit {
-        current: None,
-        maximum: None,
-    };
-    if setrlimit(Resource::Cpu, none).is_ok() {
+    let processor = Resource::RLIMIT_CPU;
+    if setrlimit(processor, RLIM_INFINITY, RLIM_INFINITY).is_ok() {
         return None;
     }
-    let most = getrlimit(Resource::Cpu).maximum;
-    let limit = Rlimit {
-        current: most,
-        maximum: most,
-    };
-    let _ = setrlimit(Resource::Cpu, limit);
-    most.map(|seconds| Duration::from_secs(seconds.max(1)))
+    let (_, most) = getrlimit(processor).ok()?;
+    let _ = setrlimit(processor, most, most);
+    (most != RLIM_INFINITY).then(|| Duration::from_secs(most.max(1)))
 }
 
 /// The address of the word's value (proc(5): the arguments begin at field 48 of stat).

@@ -4,7 +4,8 @@ use std::process::{Child, Command};
 
 use getgpu_lock::OfdLock;
 use harness::skip::{Need, lacks};
-use rustix::process::{Pid, Signal, kill_process};
+use nix::sys::signal::{Signal, kill};
+use nix::unistd::Pid;
 
 use super::*;
 
@@ -86,10 +87,7 @@ fn a_program_that_is_met_is_looked_at_with_its_descendants() {
         assert!(scanner.view.now >= own.start, "the time is in clock ticks");
         let mut pids: Vec<i32> = found.users.iter().map(|stat| stat.pid).collect();
         let child = children(parent.stat().pid)[0];
-        let _ = nix::sys::signal::kill(
-            nix::unistd::Pid::from_raw(child),
-            nix::sys::signal::Signal::SIGKILL,
-        );
+        let _ = nix::sys::signal::kill(Pid::from_raw(child), Signal::SIGKILL);
         let mut expected = vec![parent.stat().pid, child];
         pids.sort_unstable();
         expected.sort_unstable();
@@ -125,7 +123,7 @@ fn a_child_of_another_user_is_met_below_what_names_the_device() {
             let met = everything.iter().any(|(stat, _)| stat.pid == child);
             assert_eq!(met, is_met, "{variables:?}");
         });
-        kill_process(Pid::from_raw(child).unwrap(), Signal::KILL).unwrap();
+        kill(Pid::from_raw(child), Signal::SIGKILL).unwrap();
     }
 }
 
@@ -165,8 +163,8 @@ fn neither_a_holder_nor_what_has_exited_is_a_program() {
     let device = ("CUDA_VISIBLE_DEVICES", uuid);
     let process = Process::start("app", &["sleep", "60"], &[device]);
     assert_eq!(found(&process).environment, EnvMatch::Device);
-    let pid = Pid::from_raw(process.0.id() as i32).unwrap();
-    kill_process(pid, Signal::KILL).unwrap();
+    let pid = Pid::from_raw(process.0.id() as i32);
+    kill(pid, Signal::SIGKILL).unwrap();
     while process.stat().alive() {
         std::thread::yield_now();
     }

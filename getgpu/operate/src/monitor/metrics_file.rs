@@ -8,7 +8,10 @@ use std::os::fd::OwnedFd;
 use std::os::unix::fs::{MetadataExt, OpenOptionsExt, PermissionsExt};
 use std::path::Path;
 
-use rustix::fs::{AtFlags, Mode, OFlags, openat, renameat, unlinkat};
+use nix::errno::Errno;
+use nix::fcntl::{OFlag, openat, renameat};
+use nix::sys::stat::Mode;
+use nix::unistd::{UnlinkatFlags, unlinkat};
 
 /// Replaces the file at `path`; everyone can read it.
 ///
@@ -30,17 +33,23 @@ pub fn replace(path: &Path, text: &str) -> io::Result<()> {
         return Err(io::Error::other(why));
     }
     // What a monitor that was killed has left.
-    match unlinkat(&directory, &new, AtFlags::empty()) {
-        Err(error) if error != rustix::io::Errno::NOENT => return Err(error.into()),
+    match unlinkat(&directory, new.as_os_str(), UnlinkatFlags::NoRemoveDir) {
+        Err(error) if error != Errno::ENOENT => return Err(error.into()),
         _ => {}
     }
-    let flags = OFlags::WRONLY | OFlags::CREATE | OFlags::EXCL | OFlags::NOFOLLOW | OFlags::CLOEXEC;
-    let made: OwnedFd = openat(&directory, &new, flags, Mode::from_raw_mode(0o600))?;
+    let flags =
+        OFlag::O_WRONLY | OFlag::O_CREAT | OFlag::O_EXCL | OFlag::O_NOFOLLOW | OFlag::O_CLOEXEC;
+    let made: OwnedFd = openat(
+        &directory,
+        new.as_os_str(),
+        flags,
+        Mode::from_bits_truncate(0o600),
+    )?;
     let mut made = File::from(made);
     made.write_all(text.as_bytes())?;
     // Whatever the umask is.
     made.set_permissions(PermissionsExt::from_mode(0o644))?;
-    Ok(renameat(&directory, &new, &directory, name)?)
+    Ok(renameat(&directory, new.as_os_str(), &directory, name)?)
 }
 
 /// Why another user could exchange names in a directory.
