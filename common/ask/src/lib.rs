@@ -6,6 +6,7 @@
 #![deny(missing_docs, clippy::missing_errors_doc)]
 
 pub mod gpu_bus;
+pub mod mig_tree;
 mod node;
 pub mod nvml_client;
 

@@ -301,10 +301,10 @@ impl Filter {
         self.outside_lists(device).is_none()
     }
 
-    /// Whether a device is in the pool of which no other is known. With type `auto` a whole GPU is
-    /// not, since there may be MIG devices.
-    pub(crate) fn takes(&self, device: &Device) -> bool {
-        let kind = match self.kind {
+    /// Whether a device is in the pool of devices of `kind`, of which no other is known. With type
+    /// `auto` a whole GPU is not, since there may be MIG devices.
+    pub(crate) fn takes(&self, kind: Type, device: &Device) -> bool {
+        let kind = match kind {
             Type::Auto | Type::Mig => device.slot.is_some(),
             Type::Gpu => device.slot.is_none(),
             Type::Any => true,

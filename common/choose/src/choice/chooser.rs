@@ -15,7 +15,7 @@ use crate::choice::{cap, device_claim, sampling};
 use crate::pool;
 use crate::request::Owned;
 use crate::take::{Part, Taken, gate};
-use getgpu_ask::Node;
+use getgpu_ask::{Node, mig_tree};
 use getgpu_linux::procfs::namespaces;
 use getgpu_lock::{Claim, Level, LockFile, Occupancy, OfdLock, Side, Span, holders};
 use getgpu_model::{Ailment, Detail, Device, Failure, Gpu, Health, Inventory, Units, Uuid};
@@ -59,7 +59,11 @@ impl Chooser<'_, '_> {
             return Ok(None);
         }
         let mut rng = sampling::generator();
-        let mut draws = SlotSampler::new(gpus, self.request.filter.kind);
+        let kind = match self.request.filter.kind {
+            Type::Auto if mig_tree::shows_none() => Type::Gpu,
+            kind => kind,
+        };
+        let mut draws = SlotSampler::new(gpus, kind);
         let mut known: HashMap<u32, Option<Gpu>> = HashMap::new();
         while let Some(slot) = draws.draw(&mut rng) {
             if let std::collections::hash_map::Entry::Vacant(vacant) = known.entry(slot.gpu) {
@@ -70,7 +74,7 @@ impl Chooser<'_, '_> {
             };
             // With type auto a whole GPU is chosen only if no MIG device exists, which a look at
             // the whole node tells; going on here may touch GPUs in vain, seconds each.
-            if !gpu.mig && self.request.filter.kind == Type::Auto {
+            if !gpu.mig && kind == Type::Auto {
                 return Ok(None);
             }
             let place = match draws.on(slot, gpu) {
@@ -82,7 +86,7 @@ impl Chooser<'_, '_> {
             let Some(device) = nvml.device(slot.gpu, place, Detail::Uuid)? else {
                 continue;
             };
-            if !self.request.filter.takes(&device) {
+            if !self.request.filter.takes(kind, &device) {
                 continue;
             }
             if let Offer::Available(claim) = self.try_device(probe, &device)? {

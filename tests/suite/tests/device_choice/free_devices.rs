@@ -4,6 +4,7 @@
 use std::time::Duration;
 
 use getgpu_tests::{assert_devices, bytes, chi_square, listing, until_none_is_free};
+use harness::skip::{self, Need};
 use harness::{Sandbox, Signal};
 use nix::libc::F_WRLCK;
 
@@ -36,6 +37,58 @@ fn a_pick_costs_the_same_on_any_node_and_touches_one_gpu() {
     let sandbox = Sandbox::new("gpus4");
     let (calls, gpus) = cost(&sandbox, &["--type", "gpu"]);
     assert!(calls <= 15 && gpus == 1, "{calls} calls, {gpus} GPUs");
+}
+
+/// A prefix for a shell line that lets the driver show so many GPUs, none of which has a GPU instance.
+fn without_instances(gpus: u32) -> String {
+    format!(
+        "mount -t tmpfs none /proc/driver && cd /proc/driver && mkdir -p nvidia/capabilities/mig && \
+         for n in $(seq 0 {}); do mkdir -p nvidia/capabilities/gpu$n/mig; done && cd / && ",
+        gpus - 1
+    )
+}
+
+#[test]
+fn where_the_driver_shows_no_instance_a_pick_of_a_whole_gpu_touches_one() {
+    if skip::lacks(&[Need::Mounts]) {
+        return;
+    }
+    let sandbox = Sandbox::new("gpus4");
+    let shown = without_instances(4);
+    sandbox.log_calls();
+    let picked = sandbox.apart(&format!("{shown} exec getgpu")).run().line();
+    let (calls, attaches) = (sandbox.calls(), sandbox.folder().attaches().unwrap());
+    assert_eq!(attaches.len(), 1, "{attaches:?}");
+    assert!(calls.len() - attaches.len() <= 15, "{calls:?}");
+    // As random as any other pick, and until all are taken.
+    let loop_ = "while d=$(getgpu -q); do echo $d; done";
+    let rest = sandbox.apart(&format!("{shown} {loop_}")).run();
+    let mut all: Vec<String> = rest.stdout.lines().map(str::to_owned).collect();
+    all.push(picked);
+    assert_devices(&all, &sandbox.uuids());
+}
+
+/// The tree of another driver, or of a container: it saves a look, and proves nothing.
+#[test]
+fn a_driver_that_shows_no_instance_although_there_are_some_changes_no_answer() {
+    if skip::lacks(&[Need::Mounts]) {
+        return;
+    }
+    for node in ["a100x1", "mixed"] {
+        let sandbox = Sandbox::new(node);
+        let shown = without_instances(4);
+        let script = format!("{shown} while d=$(getgpu -q --type any); do echo $d; done");
+        sandbox.line("--no-reserve");
+        let any = sandbox.apart(&script).run();
+        let devices: Vec<String> = any.stdout.lines().map(str::to_owned).collect();
+        assert_devices(&devices, &sandbox.uuids());
+        sandbox.ask("--release-all").exits(0);
+        let script = format!("{shown} while d=$(getgpu -q); do echo $d; done");
+        let auto = sandbox.apart(&script).run();
+        let devices: Vec<String> = auto.stdout.lines().map(str::to_owned).collect();
+        let set: std::collections::BTreeSet<&String> = devices.iter().collect();
+        assert!(set.len() == devices.len() && !set.is_empty(), "{devices:?}");
+    }
 }
 
 /// Also beside holes and odd GPUs.
