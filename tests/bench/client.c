@@ -71,7 +71,8 @@ int main(int arguments, char **argument)
         CALL("DeviceGetMigMode", (device, unsigned *, unsigned *), gpu, &mode, &pending);
         CALL("DeviceGetMaxMigDeviceCount", (device, unsigned *), gpu, &slots);
         if (names) name(gpu, NULL);
-        for (unsigned j = 0; j < (all ? slots : 1); j++) {
+        if (!mode) look(gpu, uuid, &processes, &used);
+        for (unsigned j = 0; j < (!mode ? 0 : all ? slots : 1); j++) {
             CALL("DeviceGetMigDeviceHandleByIndex", (device, unsigned, device *), gpu, j, &mig);
             look(mig, uuid, &processes, &used);
             if (names) name(gpu, mig);

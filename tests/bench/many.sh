@@ -26,6 +26,21 @@ for gpus in 1 2 4 8 16; do
         "C scan with names and places=client names" "getgpu --list=getgpu --list"
     rm "$node/faults.toml"
 done
+
+# Whole GPUs, with type auto: whether one has a MIG device stands in the driver's tree in /proc, or each of them is asked.
+printf "driver = '550.54.15'\n[[gpu]]\nmodel = 'A100-SXM4-40GB'\ncount = 8\n" >"$node/node.toml"
+tree="mount -t tmpfs none /proc/driver && mkdir -p /proc/driver/nvidia/capabilities && for n in 0 1 2 3 4 5 6 7; do mkdir -p /proc/driver/nvidia/capabilities/gpu\$n/mig; done"
+for shown in true "$tree"; do
+    if ! unshare -m sh -c "$shown" 2>/dev/null; then echo "SKIPPED: whole GPUs with the driver's tree need mounts"; continue; fi
+    : >"$node/calls.log"
+    unshare -m sh -c "$shown; exec getgpu --no-reserve" >/dev/null
+    touched=$(grep -c ' attach ' "$node/calls.log")
+    echo "== 8 whole GPUs, $([ "$shown" = true ] && echo "no tree" || echo "the driver's tree"): $(($(wc -l <"$node/calls.log") - touched)) NVML calls, $touched GPUs touched"
+    rm "$node/calls.log"
+    echo 'latency = { init_ms = 10, attach_ms = 29, call_us = 50 }' >"$node/faults.toml"
+    unshare -m sh -c "$shown; exec $bin/getgpu-bench $((rounds * 2 / 5)) 'C client, first device=client' 'getgpu --no-reserve=getgpu --no-reserve' 'getgpu=getgpu --for 0'"
+    rm "$node/faults.toml"
+done
 cp "$here/../sim/nodes/a100x8.toml" "$node/node.toml"
 
 # Ranges behind all places of devices, and before them, in turn.

@@ -29,6 +29,15 @@ pub(crate) enum Touch {
     Again,
 }
 
+/// What a session has seen of its GPUs.
+#[derive(Clone, Copy, Debug, Default)]
+pub(crate) struct Seen {
+    /// How many have hung.
+    pub(crate) hung: u32,
+    /// How long one has taken at most for an answer; none yet: zero.
+    pub(crate) longest: Duration,
+}
+
 /// What a question is for.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Purpose {
@@ -51,12 +60,13 @@ impl Limits {
 
     /// How long a question about a GPU may take now; none if there is no time left for one.
     /// Behind the second GPU that `hung` in this session each has half as long as the one
-    /// before, so that together they leave time for those that are well.
+    /// before, so that together they leave time for those that are well. `longest`: what a GPU has
+    /// taken in this session at most.
     pub(crate) fn of_question(
         &self,
         purpose: Purpose,
         touch: Touch,
-        hung: u32,
+        Seen { hung, longest }: Seen,
         now: Instant,
     ) -> Option<Duration> {
         let kept = match purpose {
@@ -70,9 +80,11 @@ impl Limits {
         let left = (self.deadline() - self.all / kept).saturating_duration_since(now);
         let whole = self.all / part / 2_u32.saturating_pow(hung.saturating_sub(1));
         // A GPU that is slow must not be taken for one that hangs for lack of time: then the
-        // process that has attached the others would be given up.
+        // process that has attached the others would be given up. Those of a node take about as long
+        // as each other.
         let least = match purpose {
-            Purpose::List => whole,
+            Purpose::List if longest.is_zero() => whole,
+            Purpose::List => whole.min(longest * 3 / 2),
             Purpose::Choose => Duration::from_nanos(1),
         };
         (left >= least).then(|| left.min(whole))
@@ -98,7 +110,7 @@ mod tests {
             (Purpose::Choose, Touch::First, 25, None), (Purpose::Choose, Touch::Again, 40, None),
         ];
         for (purpose, touch, passed, limit) in cases {
-            let found = limits.of_question(purpose, touch, 0, at(passed));
+            let found = limits.of_question(purpose, touch, Seen::default(), at(passed));
             assert_eq!(
                 found,
                 limit.map(seconds),
@@ -114,9 +126,32 @@ mod tests {
         let limits = Limits::from(began, Duration::from_secs(30));
         let mut now = began;
         for hung in 0..40 {
-            let limit = limits.of_question(Purpose::List, Touch::First, hung, now);
+            let seen = Seen {
+                hung,
+                ..Seen::default()
+            };
+            let limit = limits.of_question(Purpose::List, Touch::First, seen, now);
             now += limit.unwrap_or_else(|| panic!("GPU {hung} is not asked"));
         }
         assert!(now < began + Duration::from_secs(20));
+    }
+
+    /// 29 ms to some seconds each, without persistence mode.
+    #[test]
+    fn gpus_that_are_slow_to_attach_are_asked_while_there_is_time_for_one_more() {
+        let began = Instant::now();
+        let limits = Limits::from(began, Duration::from_secs(30));
+        for (each, listed) in [(600, 32), (1200, 16), (2000, 9), (5000, 3)] {
+            let longest = Duration::from_millis(each);
+            let mut now = began;
+            let seen = Seen { hung: 0, longest };
+            let ask = |now| limits.of_question(Purpose::List, Touch::First, seen, now);
+            for gpu in 0..listed {
+                assert!(ask(now).is_some(), "GPU {gpu} of {each} ms each");
+                now += longest;
+            }
+            assert!(now < began + Duration::from_secs(20));
+            assert_eq!(ask(now), None, "{each} ms");
+        }
     }
 }

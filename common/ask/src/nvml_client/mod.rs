@@ -23,7 +23,7 @@ use connection::{Connection, NoAnswer};
 use getgpu_linux::procfs::namespaces;
 use getgpu_model::{Detail, Failure, Kind, quantity};
 use getgpu_settings::Settings;
-use limits::{Limits, Purpose, Touch};
+use limits::{Limits, Purpose, Seen, Touch};
 use rules::Rules;
 use wire::NvmlRequest;
 
@@ -54,8 +54,7 @@ pub struct Client<'a> {
     silent: SharedSilence,
     /// The GPUs that the present process has been asked about.
     touched: HashSet<u32>,
-    /// How many GPUs have hung in this session.
-    hung: u32,
+    seen: Seen,
 }
 
 impl<'a> Client<'a> {
@@ -76,7 +75,7 @@ impl<'a> Client<'a> {
             limits: Limits::from(Instant::now(), settings.nvml_timeout),
             silent,
             touched: HashSet::new(),
-            hung: 0,
+            seen: Seen::default(),
         };
         client.connection()?;
         Ok(client)
@@ -175,17 +174,18 @@ impl<'a> Client<'a> {
             _ => Purpose::Choose,
         };
         let began = Instant::now();
-        let Some(limit) = self.limits.of_question(purpose, touch, self.hung, began) else {
+        let Some(limit) = self.limits.of_question(purpose, touch, self.seen, began) else {
             return Ok(Err(silent(self.not_asked())));
         };
         let reason = match self.exchange(request, began + limit) {
             Ok(answer) => {
                 self.touched.insert(gpu);
+                self.seen.longest = self.seen.longest.max(began.elapsed());
                 self.silent.borrow_mut().forget(gpu);
                 return Ok(answer);
             }
             Err(NoAnswer::Late) => {
-                self.hung += 1;
+                self.seen.hung += 1;
                 format!("did not answer within {}", seconds(limit))
             }
             Err(NoAnswer::Broken(why)) => {
