@@ -5,7 +5,7 @@
 use std::os::unix::net::UnixDatagram;
 use std::time::Duration;
 
-use getgpu_linux::procfs;
+use getgpu_linux::users;
 use getgpu_model::{
     Job, Uuid,
     diag::{printable, word},
@@ -60,7 +60,7 @@ impl Record<'_> {
     /// end have in common.
     pub fn text(&self) -> String {
         let devices = Uuid::join(self.devices);
-        let user = word(&procfs::user_name(self.uid));
+        let user = word(&users::name(self.uid));
         let (key, program) = (self.program.0, word(self.program.1));
         let share = format!("{:.4}", self.share);
         let job = self.job.map(|job| {
@@ -92,7 +92,7 @@ pub fn refused(settings: &Settings, by: &str, program: &str, tag: Option<&str>, 
         return;
     }
     let (pid, uid) = (std::process::id(), nix::unistd::geteuid().as_raw());
-    let user = word(&procfs::user_name(uid));
+    let user = word(&users::name(uid));
     let program = word(program);
     let job = Job::own().map(|job| format!(" job={}", word(&job.id)));
     let tag = tag.map(|tag| format!(" tag={}", word(tag)));

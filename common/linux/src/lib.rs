@@ -23,6 +23,7 @@ pub mod startup;
 pub mod sys;
 pub mod trust;
 pub mod unseen_child;
+pub mod users;
 
 pub use blocked_signals::BlockedSignals;
 pub use byte_range::Range;

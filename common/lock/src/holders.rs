@@ -16,6 +16,7 @@ use super::{Held, Level, LockFile, OfdLock, Side, Span, occupancy};
 use getgpu_linux::{
     Process, Range, Stat,
     procfs::{self, ancestry, namespaces},
+    users,
 };
 use getgpu_model::{Failure, Job, UNITS, Units};
 
@@ -57,7 +58,7 @@ impl Holder {
         Self {
             kind,
             uid,
-            user: uid.map(procfs::user_name),
+            user: uid.map(users::name),
             ..Self::default()
         }
     }

@@ -5,7 +5,7 @@ use getgpu_model::lease_tag;
 use serde::Serialize;
 
 use getgpu_auto::LEASE_WORKER_OPTION;
-use getgpu_linux::{CommandLines, Stat, procfs};
+use getgpu_linux::{CommandLines, Stat, procfs, users};
 use getgpu_lock::kept::{Count, Keeper};
 use getgpu_lock::{Held, OfdLock, holders, layout};
 use getgpu_model::Failure;
@@ -74,7 +74,7 @@ pub fn queued(probe: &OfdLock) -> Result<Vec<Queued>, Failure> {
             Queued {
                 pid,
                 uid,
-                user: procfs::user_name(uid),
+                user: users::name(uid),
                 command,
                 since: holders::since(&stat),
                 tag: tag(&words).or_else(|| lease_tag::of(&command_lines, stat.pid, uid)),

@@ -4,8 +4,6 @@ use std::ffi::CString;
 
 use nix::unistd::{Gid, Group, User, getegid, geteuid, getgrouplist, getgroups};
 
-use getgpu_linux::procfs;
-
 use crate::file::Scope;
 
 /// Whether this process has the rights of a group, by its name (getgrnam(3)).
@@ -32,7 +30,12 @@ pub(crate) fn is_for(uid: u32, scope: Scope, name: &str) -> bool {
 }
 
 fn is_named(uid: u32, name: &str) -> bool {
-    name == uid.to_string() || name == procfs::user_name(uid)
+    if name == uid.to_string() {
+        return true;
+    }
+    // A limit counts, however slow the directory is.
+    let user = User::from_uid(uid.into());
+    user.is_ok_and(|user| user.is_some_and(|user| user.name == name))
 }
 
 /// The groups of a user (getgrouplist(3)); none where the database does not know them.

@@ -6,7 +6,7 @@ use nix::unistd::{Group, User, getegid, geteuid};
 use super::*;
 use crate::allowed::DeviceList;
 use crate::{Environment, Loaded, Source, keys};
-use getgpu_linux::procfs;
+use getgpu_linux::users;
 use getgpu_model::{Device, Failure, Kind, Uuid};
 
 fn load(system: &str, user: &str) -> Result<Loaded, Failure> {
@@ -185,7 +185,7 @@ fn what_is_said_for_a_program_holds_for_it_alone() {
 
 #[test]
 fn limits_of_a_group_and_a_user_hold_for_them_alone() {
-    let user = procfs::user_name(geteuid().as_raw());
+    let user = users::name(geteuid().as_raw());
     let Ok(Some(group)) = Group::from_gid(getegid()) else {
         return;
     };

@@ -2,7 +2,7 @@
 //! was chosen, so NVML was not asked whether it is busy. A line says who is there; the device
 //! is used all the same, since it was named.
 
-use getgpu_linux::procfs;
+use getgpu_linux::{procfs, users};
 use getgpu_model::{Detail, Device, GpuProcess, Uuid};
 
 use crate::call::CudawrapCall;
@@ -38,7 +38,7 @@ fn is_of_others(process: &GpuProcess) -> bool {
 /// `MIG-12..: also used by ben (pid 4711, python3), who did not start it through cudawrap`
 fn line(uuid: &Uuid, process: &GpuProcess, more: usize) -> String {
     let pid = i32::try_from(process.pid).unwrap_or_default();
-    let user = procfs::euid(pid).map_or_else(|| "another user".to_owned(), procfs::user_name);
+    let user = procfs::euid(pid).map_or_else(|| "another user".to_owned(), users::name);
     let program = procfs::comm(pid).map(|comm| procfs::program_name(pid, &comm));
     let program = program.or_else(|| process.name.clone());
     let program = program.map_or_else(String::new, |name| format!(", {name}"));

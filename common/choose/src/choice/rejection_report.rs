@@ -3,7 +3,7 @@
 
 use std::collections::BTreeMap;
 
-use getgpu_linux::procfs::{self, namespaces};
+use getgpu_linux::{procfs::namespaces, users};
 use getgpu_lock::{OfdLock, Side, Span, holders};
 use getgpu_model::{Device, Failure, Kind};
 
@@ -62,7 +62,7 @@ impl RejectionReport {
         }
         let uids = holders::uids(probe, span, Side::Lease).unwrap_or_default();
         match uids.first() {
-            Some(uid) => *self.users.entry(procfs::user_name(*uid)).or_default() += 1,
+            Some(uid) => *self.users.entry(users::name(*uid)).or_default() += 1,
             None => self.leased += 1,
         }
     }

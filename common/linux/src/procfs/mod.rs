@@ -93,14 +93,6 @@ pub fn executable(pid: &str) -> Option<PathBuf> {
     Some(OsStr::from_bytes(name).into())
 }
 
-/// The login name of `uid`, or the number itself.
-pub fn user_name(uid: u32) -> String {
-    match nix::unistd::User::from_uid(uid.into()) {
-        Ok(Some(user)) => user.name,
-        _ => uid.to_string(),
-    }
-}
-
 #[cfg(test)]
 #[path = "procfs_properties.rs"]
 mod properties;

@@ -6,6 +6,7 @@
 use getgpu_linux::{
     CommandLines, Stat,
     procfs::{self, process_memory},
+    users,
 };
 use getgpu_lock::{
     HOLDER_NAME, HolderProcess, LockFile, Span,
@@ -34,10 +35,7 @@ pub fn lines(lock_file: &LockFile, inventory: &Inventory) -> Vec<String> {
                 let held = span.lease_and_reservation();
                 !known.contains(&span) && !shown_in(&locks, lock_file, held).is_empty()
             });
-        let (user, program) = (
-            procfs::user_name(uid),
-            procfs::program_name(pid, &stat.comm),
-        );
+        let (user, program) = (users::name(uid), procfs::program_name(pid, &stat.comm));
         let lines = held.map(|uuid| {
             format!("{uuid}: gone or hidden here, and held by {user} (pid {pid}, {program})")
         });

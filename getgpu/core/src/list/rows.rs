@@ -3,7 +3,7 @@
 
 use clap::ValueEnum;
 use getgpu_choose::{IndexOrder, Outside};
-use getgpu_linux::procfs;
+use getgpu_linux::{procfs, users};
 use getgpu_lock::{Holder, Holdings, holders};
 use getgpu_model::{
     Activity, Ailment, ComputeMode, Device, Gauge, Gpu, Inventory, Silent, UNITS, Usage,
@@ -236,7 +236,7 @@ fn named(mut holders: Vec<Holder>, processes: &[ProcessRow]) -> Vec<Holder> {
 fn process(process: &getgpu_model::GpuProcess) -> ProcessRow {
     ProcessRow {
         pid: process.pid,
-        user: procfs::euid(process.pid as i32).map(procfs::user_name),
+        user: procfs::euid(process.pid as i32).map(users::name),
         name: process.name.clone(),
         memory: process.memory,
         since: procfs::Stat::read(process.pid as i32)

@@ -5,6 +5,7 @@
 use std::collections::HashSet;
 
 use getgpu_linux::procfs::{self, ancestry};
+use getgpu_linux::users;
 use getgpu_lock::{Side, Span, holders};
 use getgpu_model::{Detail, Uuid};
 
@@ -21,7 +22,7 @@ pub fn warn_of_unrelated(call: &GetgpuCall<'_>, devices: &[Uuid]) {
         let Some((pid, comm)) = unrelated.and_then(|pid| Some((pid, procfs::comm(pid)?))) else {
             continue;
         };
-        let user = procfs::euid(pid).map_or_else(|| "another user".to_owned(), procfs::user_name);
+        let user = procfs::euid(pid).map_or_else(|| "another user".to_owned(), users::name);
         let program = procfs::program_name(pid, &comm);
         call.diag.warn(&format!(
             "{device}: also used by {user} (pid {pid}, {program}), which did not start this call"

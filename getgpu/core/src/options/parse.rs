@@ -9,7 +9,7 @@ use clap::parser::ValueSource;
 use clap::{Arg, ArgMatches, FromArgMatches};
 use getgpu_choose::GrantUse;
 use getgpu_cli::{HelpLength, Overrides, flags};
-use getgpu_linux::procfs;
+use getgpu_linux::users;
 use getgpu_lock::Role;
 use getgpu_model::{Failure, reason};
 use nix::unistd::User;
@@ -261,6 +261,6 @@ fn user(typed: &str) -> Result<Only, Failure> {
 }
 
 fn of_user(uid: u32) -> Only {
-    let name = procfs::user_name(uid);
+    let name = users::name(uid);
     Only::User { uid, name }
 }

@@ -6,6 +6,7 @@ mod dashboards;
 mod explain;
 mod json;
 mod report;
+mod slow_directory;
 mod table;
 mod tags;
 mod views;
