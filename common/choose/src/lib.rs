@@ -11,7 +11,7 @@ pub mod choice;
 mod cuda_index;
 mod index_order;
 mod node_lock;
-mod ownership;
+pub mod ownership;
 pub mod pool;
 mod request;
 pub mod syslog;

@@ -278,6 +278,23 @@ pub(crate) fn of_grant(
         .unwrap_or(Decision::Nothing)
 }
 
+/// Which of these devices are held as long as what this call comes from runs: by a lease of an
+/// ancestor, or by a reservation that is held for one.
+pub fn held_around(lock_file: &LockFile, devices: &[Uuid]) -> Vec<Uuid> {
+    let lineage = ancestry::lineage();
+    let locks = ownership_proof::own_and_ancestors_locks();
+    let uid = nix::unistd::geteuid().as_raw();
+    let holds = ownership_proof::reservations(lock_file, Some(uid), &|args: &HolderArgs| {
+        let held_for = args.held_for();
+        held_for.is_some_and(|process| lineage.iter().any(|(pid, _)| *pid == process.pid))
+    });
+    let is_held = |uuid: &&Uuid| {
+        holds.iter().any(|hold| hold.args.devices.contains(uuid))
+            || !ownership_proof::leased(&locks, lock_file, uuid).is_empty()
+    };
+    devices.iter().filter(is_held).cloned().collect()
+}
+
 fn lease(
     basis: Basis,
     grant: &[Uuid],

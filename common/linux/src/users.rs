@@ -14,21 +14,26 @@ const LIMIT: Duration = Duration::from_millis(500);
 
 /// The login name of `uid`, or the number itself.
 pub fn name(uid: u32) -> String {
-    static NAMES: Mutex<Option<Names>> = Mutex::new(None);
+    static NAMES: Mutex<Option<KnownUsers>> = Mutex::new(None);
     name_by(&NAMES, uid, in_passwd, in_directory)
 }
 
 type Ask = fn(u32) -> Option<String>;
 
 /// What a process knows of its node's users.
-struct Names {
+struct KnownUsers {
     /// None: there is no such name, or it is being looked up.
     known: HashMap<u32, Option<String>>,
     /// What is left of [`LIMIT`].
     left: Duration,
 }
 
-fn name_by(shared: &'static Mutex<Option<Names>>, uid: u32, local: Ask, directory: Ask) -> String {
+fn name_by(
+    shared: &'static Mutex<Option<KnownUsers>>,
+    uid: u32,
+    local: Ask,
+    directory: Ask,
+) -> String {
     let known = |uid| locked(shared, |names| names.known.get(&uid).cloned());
     if known(uid).is_none() {
         let found = local(uid);
@@ -40,7 +45,7 @@ fn name_by(shared: &'static Mutex<Option<Names>>, uid: u32, local: Ask, director
         if !is_local {
             let waited = look_up(shared, uid, directory, left);
             locked(shared, |names| {
-                names.left = names.left.saturating_sub(waited)
+                names.left = names.left.saturating_sub(waited);
             });
         }
     }
@@ -49,7 +54,12 @@ fn name_by(shared: &'static Mutex<Option<Names>>, uid: u32, local: Ask, director
 
 /// Has a thread ask, waits for its answer at most for `limit`, and gives how long that took. Without a
 /// thread (a limit of processes) there is no name.
-fn look_up(shared: &'static Mutex<Option<Names>>, uid: u32, ask: Ask, limit: Duration) -> Duration {
+fn look_up(
+    shared: &'static Mutex<Option<KnownUsers>>,
+    uid: u32,
+    ask: Ask,
+    limit: Duration,
+) -> Duration {
     let (began, (told, answer)) = (Instant::now(), mpsc::channel());
     let asking = thread::Builder::new().spawn(move || {
         let found = ask(uid);
@@ -63,9 +73,9 @@ fn look_up(shared: &'static Mutex<Option<Names>>, uid: u32, ask: Ask, limit: Dur
     began.elapsed()
 }
 
-fn locked<T>(shared: &Mutex<Option<Names>>, with: impl FnOnce(&mut Names) -> T) -> T {
+fn locked<T>(shared: &Mutex<Option<KnownUsers>>, with: impl FnOnce(&mut KnownUsers) -> T) -> T {
     let mut guard: MutexGuard<'_, _> = shared.lock().unwrap_or_else(PoisonError::into_inner);
-    with(guard.get_or_insert_with(|| Names {
+    with(guard.get_or_insert_with(|| KnownUsers {
         known: HashMap::new(),
         left: LIMIT,
     }))
@@ -94,7 +104,7 @@ mod tests {
 
     #[test]
     fn a_slow_directory_costs_its_limit_once_and_is_believed_when_it_answers() {
-        static SHARED: Mutex<Option<Names>> = Mutex::new(None);
+        static SHARED: Mutex<Option<KnownUsers>> = Mutex::new(None);
         let slow = |uid| {
             if uid == 2 {
                 return Some("late".to_owned());
@@ -117,7 +127,7 @@ mod tests {
 
     #[test]
     fn a_user_whom_no_directory_knows_is_asked_for_once() {
-        static SHARED: Mutex<Option<Names>> = Mutex::new(None);
+        static SHARED: Mutex<Option<KnownUsers>> = Mutex::new(None);
         static ASKED: Mutex<u32> = Mutex::new(0);
         let directory = |_| {
             *ASKED.lock().unwrap() += 1;

@@ -63,9 +63,12 @@ impl Count {
         })
     }
 
-    /// `3 of 8 kept`
+    /// `3 of 8 kept`; of one that wants all of a device that others share still, that it is kept.
     pub fn text(self) -> String {
-        format!("{} of {} kept", self.has, self.wanted)
+        match self.wanted {
+            1 => "a shared device is kept".to_owned(),
+            _ => format!("{} of {} kept", self.has, self.wanted),
+        }
     }
 }
 

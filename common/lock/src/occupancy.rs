@@ -133,6 +133,21 @@ pub fn seen_or_kept(probe: &OfdLock, span: Span) -> Result<Option<Seen>, Failure
     })
 }
 
+/// Whether a process has a part of a device by a confirmed claim.
+///
+/// # Errors
+///
+/// The lock file cannot be read.
+pub fn is_shared(probe: &OfdLock, span: Span) -> Result<bool, Failure> {
+    for region in [span.lease(), span.reservation()] {
+        let first = probe.conflict(region)?;
+        if first.is_some_and(|c| c.held == Held::Confirmed && c.range.len() < region.len()) {
+            return Ok(true);
+        }
+    }
+    Ok(false)
+}
+
 /// Whether any process claims any of a device.
 ///
 /// # Errors

@@ -25,6 +25,7 @@ mod room;
 mod search;
 mod seeker;
 mod select;
+mod shared_turn;
 mod stalled_head;
 mod ticket;
 mod tolerance;

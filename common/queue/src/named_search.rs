@@ -124,8 +124,8 @@ impl Seeker for NamedSearch<'_> {
         Outlook::of(self.named.lock_file, probe, self.named.devices.iter())
     }
 
-    fn may_have_more(&mut self, _probe: &OfdLock) -> Result<bool, Failure> {
-        Ok(true)
+    fn over_limit(&mut self, _probe: &OfdLock) -> Result<Option<Failure>, Failure> {
+        Ok(None)
     }
 
     fn in_vain(&mut self, probe: &OfdLock, waited: Duration) -> Failure {

@@ -65,9 +65,17 @@ pub trait Seeker {
     fn extension(&mut self, _probe: &OfdLock) -> Result<Duration, Failure> {
         Ok(Duration::ZERO)
     }
-    /// The devices of which several are kept for this waiter; none where that is no use.
-    fn keepable(&self) -> Vec<Uuid> {
-        Vec::new()
+    /// Whether devices may ever be kept for it: others who ask for less would always be faster.
+    fn keeps(&self) -> bool {
+        false
+    }
+    /// The devices that are kept for this waiter; none where that is no use.
+    ///
+    /// # Errors
+    ///
+    /// The lock file cannot be read.
+    fn keepable(&mut self, _probe: &OfdLock) -> Result<Vec<Uuid>, Failure> {
+        Ok(Vec::new())
     }
     /// Looks until it knows whether what is kept for another waiter is to be left alone, for a
     /// waiter that looks seldom.
@@ -82,12 +90,12 @@ pub trait Seeker {
     fn take_kept(&mut self, _is_keeper: bool) {}
     /// When those that are held may become free.
     fn outlook(&self, probe: &OfdLock) -> Outlook;
-    /// Whether this user may have more now.
+    /// Why this user may not have more now, if the limit is in the way.
     ///
     /// # Errors
     ///
     /// The lock file cannot be read.
-    fn may_have_more(&mut self, probe: &OfdLock) -> Result<bool, Failure>;
+    fn over_limit(&mut self, probe: &OfdLock) -> Result<Option<Failure>, Failure>;
     /// The failure of having waited in vain.
     fn in_vain(&mut self, probe: &OfdLock, waited: Duration) -> Failure;
 }

@@ -37,7 +37,7 @@ const ASIDE: Duration = Duration::from_millis(250);
 pub struct Waiter<'l, S: Seeker> {
     probe: OfdLock,
     ticket: Ticket,
-    /// Of one that asks for several devices.
+    /// Of one that asks for several devices, or for all of one.
     keeping: Option<KeepingTurn<'l>>,
     seeker: S,
     schedule: RetrySchedule,
@@ -50,6 +50,8 @@ pub struct Waiter<'l, S: Seeker> {
     outlook: Option<(Instant, Outlook)>,
     /// Why this user might not have more at the last attempt.
     over: Option<Failure>,
+    /// When a keeper has last counted what its user holds.
+    counted: Option<Instant>,
     /// When it has last looked for devices that a stalled head leaves alone.
     searched: Instant,
     /// How many devices had room at the last look and were not found in use.
@@ -70,7 +72,7 @@ impl<'l, S: Seeker> Waiter<'l, S> {
         patience: Patience,
     ) -> Result<Self, Failure> {
         // A call that waits only for what lingers keeps nothing from others.
-        let (ticket, keeping) = if seeker.wanted() > 1 && patience.failure.is_none() {
+        let (ticket, keeping) = if seeker.keeps() && patience.failure.is_none() {
             let (ticket, place) = Ticket::draw_for_several(lock_file, queue)?;
             (ticket, Some(KeepingTurn::new(lock_file, place)))
         } else {
@@ -88,6 +90,7 @@ impl<'l, S: Seeker> Waiter<'l, S> {
             moved: None,
             outlook: None,
             over: None,
+            counted: None,
             searched: Instant::now(),
             room: 0,
         })
@@ -190,18 +193,25 @@ impl<'l, S: Seeker> Waiter<'l, S> {
 
     /// One look at the lock by the first of the queue, and a pause.
     fn head(&mut self) -> Result<Option<S::Found>, Failure> {
+        let keepable = match &self.keeping {
+            Some(_) => self.seeker.keepable(&self.probe)?,
+            None => Vec::new(),
+        };
         let has_turn = match &mut self.keeping {
-            Some(keeping) => keeping.has_turn(&self.seeker.keepable())?,
+            Some(keeping) => keeping.has_turn(&keepable)?,
             None => false,
         };
         self.seeker.take_kept(has_turn);
         if let Some(found) = self.search(&|_| true)? {
             return Ok(Some(found));
         }
+        if has_turn && self.over.is_none() {
+            self.over = self.over_limit()?;
+        }
         if self.over.is_some() {
             return self.stand_aside();
         }
-        self.keep(has_turn)?;
+        self.keep(has_turn, keepable)?;
         let left = self.left()?;
         self.say()?;
         let due = self.schedule.pause(Instant::now()).unwrap_or(left);
@@ -209,8 +219,21 @@ impl<'l, S: Seeker> Waiter<'l, S> {
         Ok(None)
     }
 
+    /// Why this user may not have more: nothing is kept for one who may not have it. Counted now and
+    /// then, since the user may start other programs meanwhile.
+    fn over_limit(&mut self) -> Result<Option<Failure>, Failure> {
+        if self
+            .counted
+            .is_some_and(|counted| counted.elapsed() < ASIDE)
+        {
+            return Ok(None);
+        }
+        self.counted = Some(Instant::now());
+        self.seeker.over_limit(&self.probe)
+    }
+
     /// Keeps what becomes free for this waiter, if it has the turn for it.
-    fn keep(&mut self, has_turn: bool) -> Result<(), Failure> {
+    fn keep(&mut self, has_turn: bool, keepable: Vec<Uuid>) -> Result<(), Failure> {
         let Some(keeping) = self.keeping.as_mut() else {
             return Ok(());
         };
@@ -220,7 +243,7 @@ impl<'l, S: Seeker> Waiter<'l, S> {
         }
         let wanted = self.seeker.wanted();
         let has = self.room.min(wanted);
-        keeping.keep(self.seeker.keepable(), kept::Count { has, wanted })
+        keeping.keep(keepable, kept::Count { has, wanted })
     }
 
     /// One look at the lock, and an attempt if enough devices that `may` be tried have
@@ -273,7 +296,7 @@ impl<'l, S: Seeker> Waiter<'l, S> {
             if let Some(found) = self.seeker.settled()? {
                 return Ok(Some(found));
             }
-            if self.seeker.may_have_more(&self.probe)? && self.stand_again()? {
+            if self.seeker.over_limit(&self.probe)?.is_none() && self.stand_again()? {
                 self.over = None;
                 return Ok(None);
             }

@@ -67,17 +67,23 @@ impl Seeker for Script {
     fn outlook(&self, _: &OfdLock) -> Outlook {
         Outlook::default()
     }
-    fn keepable(&self) -> Vec<Uuid> {
-        vec![uuid(1), uuid(2)]
+    fn keeps(&self) -> bool {
+        self.wanted > 1
+    }
+    fn keepable(&mut self, _: &OfdLock) -> Result<Vec<Uuid>, Failure> {
+        Ok(vec![uuid(1), uuid(2)])
     }
     fn take_kept(&mut self, takes: bool) {
         self.takes_kept = takes;
     }
-    fn may_have_more(&mut self, probe: &OfdLock) -> Result<bool, Failure> {
-        let line = probe.tentative(getgpu_lock::layout::line_for_several());
-        assert_eq!(line.unwrap(), None, "it has the turn for several devices");
+    fn over_limit(&mut self, probe: &OfdLock) -> Result<Option<Failure>, Failure> {
         self.counts += 1;
-        Ok(self.counts == 2)
+        // Then it has its places again, and counts once more as it keeps devices.
+        if self.counts <= 2 {
+            let line = probe.tentative(getgpu_lock::layout::line_for_several());
+            assert_eq!(line.unwrap(), None, "it has the turn for several devices");
+        }
+        Ok((self.counts == 1).then(|| Failure::new(Kind::NoneFree, "over")))
     }
     fn in_vain(&mut self, _: &OfdLock, _: Duration) -> Failure {
         Failure::new(Kind::NoneFree, "in vain")
@@ -106,7 +112,7 @@ fn over_the_limit_nothing_is_tried_until_more_is_allowed() {
         wanted: 2,
         ..Script::default()
     };
-    assert_eq!(wait(script, 0), ([true, true], 2));
+    assert_eq!(wait(script, 0), ([true, true], 3));
 }
 
 /// The reason that a wait in vain is given is the last one.

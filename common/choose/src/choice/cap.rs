@@ -107,23 +107,24 @@ pub fn check_satisfiable(request: &Owned, inventory: Option<&Inventory>) -> Resu
     Err(Failure::new(Kind::NoDevice, text).hint("ask for fewer devices"))
 }
 
-/// Whether this user could have what is asked for now; takes nothing.
+/// Why this user could not have what is asked for now, if the limit is in the way; takes nothing.
 ///
 /// # Errors
 ///
 /// The lock file cannot be read.
-pub fn allows(
+pub fn over(
     lock_file: &LockFile,
     probe: &OfdLock,
     inventory: &Inventory,
     request: &Owned,
-) -> Result<bool, Failure> {
+) -> Result<Option<Failure>, Failure> {
     let Some(most) = request.cap() else {
-        return Ok(true);
+        return Ok(None);
     };
     let more = request.most_units(inventory);
     let held = count(lock_file, probe, inventory, nix::unistd::geteuid().as_raw())?;
-    Ok(held.units + more <= i64::from(most) * UNITS)
+    let is_over = held.units + more > i64::from(most) * UNITS;
+    Ok(is_over.then(|| held.limit_error(most)))
 }
 
 fn count(

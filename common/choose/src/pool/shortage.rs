@@ -9,7 +9,24 @@ use getgpu_model::{
     Detail, Device, Failure, Inventory, Kind, Silent, WITHOUT_PREFIX, WITHOUT_PREFIX_HINT, quantity,
 };
 
+use getgpu_settings::Type;
+
 use super::{Filter, Outside};
+
+impl Filter {
+    /// How many whole GPUs are left out only since there are MIG devices.
+    pub fn whole_gpus_beside(&self, inventory: &Inventory) -> usize {
+        if self.kind != Type::Auto {
+            return 0;
+        }
+        let outside = self.classify(inventory);
+        let devices = inventory.devices.iter().zip(outside);
+        let is_other = |(device, outside): &(&Device, Option<Outside>)| {
+            device.slot.is_none() && *outside == Some(Outside::WrongType)
+        };
+        devices.filter(is_other).count()
+    }
+}
 
 /// The devices to choose from, each with its place in the order of the node. Fewer than
 /// `count` is a failure that waiting cannot cure.

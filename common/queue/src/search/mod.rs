@@ -2,6 +2,7 @@
 //! choice as one that does not wait would make it. NVML is opened for an attempt and
 //! closed behind it, so that a waiter keeps no GPU open.
 
+mod keepable;
 mod trouble;
 
 use std::rc::Rc;
@@ -12,6 +13,7 @@ use nix::sys::signal::Signal;
 use super::listed;
 use super::outlook::Outlook;
 use super::prospect::Prospect;
+use super::shared_turn::SharedTurn;
 use super::tolerance::Tolerance;
 use super::{At, Availability, Name, NotServed, Seeker, Served, Tried, availability};
 use getgpu_ask::Node;
@@ -22,7 +24,7 @@ use getgpu_choose::{
 };
 use getgpu_linux::BlockedSignals;
 use getgpu_lock::kept::{Courtesy, Keeper};
-use getgpu_lock::{Level, LockFile, OfdLock, Side};
+use getgpu_lock::{LockFile, OfdLock, Side};
 use getgpu_model::{Device, Failure, Inventory, Uuid, quantity};
 use getgpu_settings::{Environment, Loaded, allowed};
 
@@ -60,6 +62,10 @@ pub struct Search<'a, 'n, N> {
     is_keeper: bool,
     takes_kept: bool,
     courtesy: Courtesy,
+    /// Devices that what this call comes from holds, once they are looked for, and the turn at a
+    /// shared device.
+    around: Option<Vec<Uuid>>,
+    shared: SharedTurn,
 }
 
 impl<'a, 'n, N: Name> Search<'a, 'n, N> {
@@ -93,6 +99,8 @@ impl<'a, 'n, N: Name> Search<'a, 'n, N> {
             is_keeper: false,
             takes_kept: false,
             courtesy: Courtesy::default(),
+            around: None,
+            shared: SharedTurn::default(),
         })
     }
 
@@ -119,6 +127,7 @@ impl<'a, 'n, N: Name> Search<'a, 'n, N> {
             self.granted = Rc::new(self.granted.without(excluded));
         }
         self.own_anew();
+        self.around = None;
         self.suffices(&self.inventory)
             .or_else(|_| self.suffices(&self.sufficient))
     }
@@ -242,18 +251,12 @@ impl<N: Name> Seeker for Search<'_, '_, N> {
         self.room(probe)
     }
 
-    fn keepable(&self) -> Vec<Uuid> {
-        let pool = self.request.filter.pool(&self.inventory);
-        let uuids: Vec<Uuid> = pool.map(|device| device.uuid.clone()).collect();
-        // A device that stays out of order is not worth keeping others from the rest.
-        let sick = self.rejected.iter().filter(|(device, why)| {
-            matches!(why, Rejected::Unknown(_) | Rejected::Unhealthy(_))
-                && uuids.contains(&device.uuid)
-        });
-        if self.request.level() != Level::Outer || uuids.len() < self.request.count + sick.count() {
-            return Vec::new();
-        }
-        uuids
+    fn keeps(&self) -> bool {
+        self.wants_several_or_all()
+    }
+
+    fn keepable(&mut self, probe: &OfdLock) -> Result<Vec<Uuid>, Failure> {
+        self.keepable_now(probe)
     }
 
     fn look_at_keeper(&mut self, probe: &OfdLock) -> Result<(), Failure> {
@@ -328,13 +331,14 @@ impl<N: Name> Seeker for Search<'_, '_, N> {
     }
 
     fn trouble(&self) -> Option<String> {
-        self.tolerance
-            .failure()
+        let failure = self.tolerance.failure();
+        failure
             .map(|failure| failure.message.clone())
+            .or_else(|| self.waits_for_itself())
     }
 
     fn extension(&mut self, probe: &OfdLock) -> Result<Duration, Failure> {
-        let prospect = if self.may_have_more(probe)? {
+        let prospect = if self.over_limit(probe)?.is_none() {
             Prospect::of(self.lock_file, probe, &self.request, &self.inventory)?
         } else {
             Prospect::within_limit(self.lock_file, probe, &self.inventory)?
@@ -350,8 +354,8 @@ impl<N: Name> Seeker for Search<'_, '_, N> {
         Outlook::of(self.lock_file, probe, pool)
     }
 
-    fn may_have_more(&mut self, probe: &OfdLock) -> Result<bool, Failure> {
-        cap::allows(self.lock_file, probe, &self.inventory, &self.request)
+    fn over_limit(&mut self, probe: &OfdLock) -> Result<Option<Failure>, Failure> {
+        cap::over(self.lock_file, probe, &self.inventory, &self.request)
     }
 
     fn in_vain(&mut self, probe: &OfdLock, waited: Duration) -> Failure {

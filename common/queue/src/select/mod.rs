@@ -103,8 +103,8 @@ impl Selection<'_, '_> {
             (prospect, self.has_come_free(rejected, probe)?)
         } else {
             let prospect = Prospect::within_limit(self.lock_file, probe, inventory)?;
-            let allowed = cap::allows(self.lock_file, probe, inventory, self.request)?;
-            (prospect, allowed)
+            let over = cap::over(self.lock_file, probe, inventory, self.request)?;
+            (prospect, over.is_none())
         };
         Ok(if prospect == Prospect::None && is_free {
             Prospect::Possible
@@ -241,6 +241,12 @@ impl Selection<'_, '_> {
                 let silent = all_silent(&rejected, chooser.node);
                 let remedy = report.remedy().filter(|_| std::io::stderr().is_terminal());
                 let hint = remedy.unwrap_or_else(|| observer.hint(Obstacle::NoneFree));
+                let hint = match self.request.filter.whole_gpus_beside(&inventory) {
+                    0 => hint,
+                    whole => format!(
+                        "--type any also takes the {whole} that are not in MIG mode; {hint}"
+                    ),
+                };
                 Ok(ChoiceOutcome::NoneFree(NotNow {
                     failure: silent.unwrap_or_else(|| report.failure().hint(hint)),
                     rejected,

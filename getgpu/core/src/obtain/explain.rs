@@ -47,7 +47,10 @@ pub fn passed_over(
         },
         Some(Rejected::Kept) => {
             let who = holders::keeper(probe).unwrap_or_default();
-            format!("kept for {}: it waits for several devices", whom(&who))
+            format!(
+                "kept for {}: it waits for several devices, or for all of one",
+                whom(&who)
+            )
         }
         Some(Rejected::Taken | Rejected::Tentative) => holder(lock_file, probe, device),
         Some(Rejected::TooFew) => "free, but too few devices are free".to_owned(),

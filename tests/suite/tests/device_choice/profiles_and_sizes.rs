@@ -4,6 +4,25 @@
 use getgpu_tests::{assert_devices, until_none_is_free};
 use harness::Sandbox;
 
+/// With type auto whole GPUs are left out beside MIG devices.
+#[test]
+fn where_all_mig_devices_are_in_use_whole_gpus_are_named() {
+    let sandbox = Sandbox::new("mixed");
+    for _ in 0..3 {
+        sandbox.line("--for=600");
+    }
+    let named = "--type any also takes the 2 that are not in MIG mode";
+    sandbox.ask("").exits(1).mentions(named);
+    sandbox
+        .words("cudawrap -- true")
+        .run()
+        .exits(75)
+        .mentions(named);
+    let mig = sandbox.ask("--type mig");
+    assert!(!mig.exits(1).stderr.contains("--type any"), "{mig:#?}");
+    sandbox.ask("--type any").exits(0);
+}
+
 #[test]
 fn the_smallest_that_fits_is_taken_and_a_profile_is_no_other() {
     let sandbox = Sandbox::new("mixed");

@@ -7,6 +7,7 @@
 )]
 
 mod interruptions;
+mod keeps;
 mod names;
 mod order;
 mod several;

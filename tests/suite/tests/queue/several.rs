@@ -109,7 +109,7 @@ fn what_is_kept_is_shown_and_left_alone_and_free_as_soon_as_its_waiter_is_gone()
     assert_eq!(held_lines.count(), 3, "{explained:#?}");
     let explained = sandbox.ask("--explain");
     explained.exits(1).mentions(&format!(
-        ": kept for {} (pid {}, cudawrap): it waits for several devices",
+        ": kept for {} (pid {}, cudawrap): it waits for several devices, or for all of one",
         device["holders"][0]["user"].as_str().expect("a name"),
         waiter.pid()
     ));

@@ -1,0 +1,102 @@
+//! Which shared device is kept for a waiter that wants all of one: small shares one after the other would
+//! never leave one free. One device at a time, so that the others go on being shared. Pure.
+
+use getgpu_model::{UNITS, Uuid};
+
+/// The device, and what has ended on others meanwhile.
+#[derive(Debug, Default)]
+pub struct SharedTurn {
+    device: Option<Uuid>,
+    /// The units in use at the last look.
+    used: Vec<(Uuid, i64)>,
+    /// How many units have come free on other devices since this one is kept.
+    ended_elsewhere: i64,
+}
+
+impl SharedTurn {
+    /// Whether it is this device.
+    pub fn is_at(&self, uuid: &Uuid) -> bool {
+        self.device.as_ref() == Some(uuid)
+    }
+
+    /// The device to keep now, of those that are shared with their units in use: the least used one,
+    /// until so much has ended on others that one of them would be free by now.
+    pub fn device(&mut self, used: &[(Uuid, i64)]) -> Option<Uuid> {
+        let mut last_ended = None;
+        let kept = self.device.clone();
+        for (uuid, units) in used.iter().filter(|(uuid, _)| kept.as_ref() != Some(uuid)) {
+            let before = self.used.iter().find(|(known, _)| known == uuid);
+            let ended = before.map_or(0, |(_, before)| before - units);
+            if ended > 0 {
+                self.ended_elsewhere += ended;
+                last_ended = Some(uuid);
+            }
+        }
+        let is_there = used.iter().any(|(uuid, _)| self.is_at(uuid));
+        let next = if !is_there {
+            let least = used.iter().min_by_key(|(_, units)| *units);
+            least.map(|(uuid, _)| uuid)
+        } else if self.ended_elsewhere >= UNITS {
+            last_ended
+        } else {
+            None
+        };
+        if !is_there || next.is_some() {
+            self.device = next.cloned();
+            self.ended_elsewhere = 0;
+        }
+        self.used = used.to_vec();
+        self.device.clone()
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn uuid(n: u32) -> Uuid {
+        Uuid::parse(&format!("MIG-{n:08x}-1111-5222-8333-444455556666")).unwrap()
+    }
+
+    /// The device that is kept after each of these looks at the quarters in use of two devices.
+    fn kept(looks: &[[i64; 2]]) -> Vec<Option<u32>> {
+        let mut turn = SharedTurn::default();
+        let look = |quarters: &[i64; 2]| {
+            let used = [
+                (uuid(1), quarters[0] * UNITS / 4),
+                (uuid(2), quarters[1] * UNITS / 4),
+            ];
+            let kept = turn.device(&used);
+            kept.map(|kept| if kept == uuid(1) { 1 } else { 2 })
+        };
+        looks.iter().map(look).collect()
+    }
+
+    #[test]
+    fn the_least_used_device_is_kept_until_it_is_free() {
+        assert_eq!(
+            kept(&[[3, 2], [2, 2], [1, 2], [3, 1], [3, 0]]),
+            [Some(2); 5]
+        );
+        assert_eq!(SharedTurn::default().device(&[]), None);
+    }
+
+    /// One share that runs for hours, beside a device on which short ones come and go.
+    #[test]
+    fn where_a_devices_worth_has_ended_elsewhere_the_turn_goes_there() {
+        let looks = [
+            [1, 3],
+            [1, 2],
+            [1, 3],
+            [1, 2],
+            [1, 3],
+            [1, 2],
+            [1, 3],
+            [1, 2],
+            [1, 1],
+        ];
+        let before = [Some(1); 7];
+        assert_eq!(kept(&looks)[..7], before);
+        assert_eq!(kept(&looks)[7..], [Some(2); 2]);
+    }
+}
