@@ -31,7 +31,7 @@ pub(crate) enum Touch {
 
 /// What a session has seen of its GPUs.
 #[derive(Clone, Copy, Debug, Default)]
-pub(crate) struct Seen {
+pub(crate) struct GpuTimes {
     /// How many have hung.
     pub(crate) hung: u32,
     /// How long one has taken at most for an answer; none yet: zero.
@@ -66,7 +66,7 @@ impl Limits {
         &self,
         purpose: Purpose,
         touch: Touch,
-        Seen { hung, longest }: Seen,
+        GpuTimes { hung, longest }: GpuTimes,
         now: Instant,
     ) -> Option<Duration> {
         let kept = match purpose {
@@ -110,7 +110,7 @@ mod tests {
             (Purpose::Choose, Touch::First, 25, None), (Purpose::Choose, Touch::Again, 40, None),
         ];
         for (purpose, touch, passed, limit) in cases {
-            let found = limits.of_question(purpose, touch, Seen::default(), at(passed));
+            let found = limits.of_question(purpose, touch, GpuTimes::default(), at(passed));
             assert_eq!(
                 found,
                 limit.map(seconds),
@@ -126,9 +126,9 @@ mod tests {
         let limits = Limits::from(began, Duration::from_secs(30));
         let mut now = began;
         for hung in 0..40 {
-            let seen = Seen {
+            let seen = GpuTimes {
                 hung,
-                ..Seen::default()
+                ..GpuTimes::default()
             };
             let limit = limits.of_question(Purpose::List, Touch::First, seen, now);
             now += limit.unwrap_or_else(|| panic!("GPU {hung} is not asked"));
@@ -144,7 +144,7 @@ mod tests {
         for (each, listed) in [(600, 32), (1200, 16), (2000, 9), (5000, 3)] {
             let longest = Duration::from_millis(each);
             let mut now = began;
-            let seen = Seen { hung: 0, longest };
+            let seen = GpuTimes { hung: 0, longest };
             let ask = |now| limits.of_question(Purpose::List, Touch::First, seen, now);
             for gpu in 0..listed {
                 assert!(ask(now).is_some(), "GPU {gpu} of {each} ms each");

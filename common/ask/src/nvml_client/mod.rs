@@ -23,7 +23,7 @@ use connection::{Connection, NoAnswer};
 use getgpu_linux::procfs::namespaces;
 use getgpu_model::{Detail, Failure, Kind, quantity};
 use getgpu_settings::Settings;
-use limits::{Limits, Purpose, Seen, Touch};
+use limits::{GpuTimes, Limits, Purpose, Touch};
 use rules::Rules;
 use wire::NvmlRequest;
 
@@ -54,7 +54,7 @@ pub struct Client<'a> {
     silent: SharedSilence,
     /// The GPUs that the present process has been asked about.
     touched: HashSet<u32>,
-    seen: Seen,
+    seen: GpuTimes,
 }
 
 impl<'a> Client<'a> {
@@ -75,7 +75,7 @@ impl<'a> Client<'a> {
             limits: Limits::from(Instant::now(), settings.nvml_timeout),
             silent,
             touched: HashSet::new(),
-            seen: Seen::default(),
+            seen: GpuTimes::default(),
         };
         client.connection()?;
         Ok(client)
