@@ -10,6 +10,7 @@ complete -c getgpu -l tag -d 'Name the reservation; without other options: print
 complete -c getgpu -l uid -d 'Reserve on behalf of UID (root only)' -r -f
 complete -c getgpu -l release -d 'Give up your reservation with this TAG, or of the device with this INDEX or UUID, or of several UUIDs as they were printed (root: anybody\'s)' -r -f
 complete -c getgpu -l user -d 'With --list: only devices that this user holds or uses' -r -f
+complete -c getgpu -l from -d 'With --list: the listings of other hosts (getgpu --list --json, a line each) in these files, or on standard input (-), as one table' -r -F
 complete -c getgpu -l since -d 'With --report: lines of the journal since TIME, as journalctl has it' -r -f
 complete -c getgpu -l format -d 'uuid, index (with CUDA_DEVICE_ORDER=PCI_BUS_ID; whole GPUs only), env (an export line) or task (env and, for a share, the variables that frameworks read); with --list: table, json, csv, prometheus' -r -f -a "uuid\t''
 index\t''

@@ -11,7 +11,7 @@ use getgpu_nvml::spawn;
 use getgpu_settings::{Environment, Loaded};
 
 use getgpu_core::options::{self, Action, GetgpuOptions};
-use getgpu_core::{carry_out, put_options, show_config, wanted};
+use getgpu_core::{carry_out, list, put_options, show_config, wanted};
 use getgpu_operate::{check, monitor, prometheus, report, slurm};
 
 /// Runs with the arguments that were typed, for a reservation of this role; gives the exit
@@ -84,6 +84,7 @@ fn run(options: &GetgpuOptions, environment: &Environment, diag: &Diag) -> Resul
         Action::Report { by, since, json } => {
             return report::run(*by, since.as_deref(), *json);
         }
+        Action::ListFrom(files) => return list::hosts::show(files, options),
         Action::ShowConfig => return show_settings(options, environment, diag),
         Action::Monitor(metrics) => return monitor::run(environment, metrics.as_deref(), diag),
         _ => {}

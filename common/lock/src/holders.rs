@@ -2,9 +2,10 @@
 //! uid and pid. The bytes only say where to look; user, program and start come from
 //! /proc/PID, the share from fdinfo where readable.
 
+use std::borrow::Cow;
 use std::collections::BTreeSet;
 
-use serde::Serialize;
+use serde::{Deserialize, Serialize};
 
 use super::holder_args::{HolderArgs, Until};
 use super::kept::Keeper;
@@ -24,10 +25,10 @@ use getgpu_model::{Failure, Job, UNITS, Units};
 const MOST: usize = 2000;
 
 /// One program or holder of a reservation.
-#[derive(Clone, Debug, Default, PartialEq, Serialize)]
+#[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
 pub struct Holder {
     /// `lease`, `reservation`, `claim`, or `waiter` of a device that is kept.
-    pub kind: &'static str,
+    pub kind: Cow<'static, str>,
     /// Uid as the host has it; null if only a pid is known.
     pub uid: Option<u32>,
     /// Login name of the uid.
@@ -56,7 +57,7 @@ impl Holder {
     /// A holder of which the kernel tells the uid at most.
     pub(crate) fn by_uid(kind: &'static str, uid: Option<u32>) -> Self {
         Self {
-            kind,
+            kind: kind.into(),
             uid,
             user: uid.map(users::name),
             ..Self::default()

@@ -13,6 +13,8 @@ pub enum When {
     Always,
     /// Only in a pipe: a terminal has headings for GPUs.
     InPipe,
+    /// As the first one, in a listing of several hosts.
+    OfHosts,
     /// Where a line has something to say there.
     IfSaid,
     /// As the last one, where it fits or was asked for.
@@ -44,6 +46,7 @@ pub struct Csv {
 #[rustfmt::skip]
 #[allow(clippy::redundant_closure_for_method_calls, reason = "a method is of one lifetime of Line")]
 pub const COLUMNS: &[Column] = &[
+    table("HOST", |line| line.host()).when(When::OfHosts),
     table("INDEX", |line| line.of_device(|row| row.index.map(|index| index.to_string()))).csv("index", |row| text(row.index)),
     table("UUID", |line| line.of_device(|row| Some(row.uuid.clone()))).when(When::IfFits).csv("uuid", |row| row.uuid.clone()),
     table("GPU", |line| line.of_device(|row| Some(row.gpu.to_string()))).when(When::InPipe).csv("gpu", |row| row.gpu.to_string()),
@@ -58,7 +61,7 @@ pub const COLUMNS: &[Column] = &[
     csv("share_used", |row| row.share_used.to_string()),
     table("EMPTY", |line| line.empty()).when(When::IfSaid).csv("empty", |row| text(row.empty)),
     csv("empty_since", |row| text(row.empty_since)),
-    csv("kinds", |row| of_holders(row, |holder| Some(holder.kind.to_owned()))),
+    csv("kinds", |row| of_holders(row, |holder| Some(holder.kind.to_string()))),
     table("WHO", |line| known(line.who())).least(8).csv("users", |row| of_users(row, |holder| holder.user.clone(), |process| process.user.clone())),
     csv("pids", |row| of_users(row, |holder| holder.pid.map(|pid| pid.to_string()), |process| Some(process.pid.to_string()))),
     table("PROGRAM", |line| known(line.user().program)).least(12).csv("programs", |row| of_users(row, |holder| holder.program.clone(), |process| process.name.clone())),
@@ -68,6 +71,7 @@ pub const COLUMNS: &[Column] = &[
     table("TAG", |line| text(line.holder.and_then(|holder| holder.tag.as_ref()))).when(When::IfSaid).least(6).csv("tags", |row| of_holders(row, |holder| holder.tag.clone())),
     table("WHY", |line| line.why()).when(When::IfSaid).least(8).csv("reason", |row| text(row.reason.as_ref())),
     table("JOB", |line| line.job()).when(When::IfSaid).least(8).csv("jobs", |row| of_holders(row, |holder| holder.job.clone())),
+    csv("host", |row| text(row.host.as_ref())),
 ];
 
 const fn table(heading: &'static str, text: fn(&Line<'_>) -> String) -> Column {

@@ -6,6 +6,7 @@ mod columns;
 pub mod count;
 mod csv;
 mod gone;
+pub mod hosts;
 mod json;
 pub mod queue;
 pub mod rows;

@@ -8,12 +8,12 @@ use getgpu_lock::{Holder, Holdings, holders};
 use getgpu_model::{
     Activity, Ailment, ComputeMode, Device, Gauge, Gpu, Inventory, Silent, UNITS, Usage,
 };
-use serde::Serialize;
+use serde::{Deserialize, Serialize};
 
 use crate::options::Only;
 
 /// What a device is doing.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum, Serialize)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum, Serialize, Deserialize)]
 #[serde(rename_all = "lowercase")]
 pub enum DeviceState {
     /// All of it is leased.
@@ -45,7 +45,7 @@ impl DeviceState {
 }
 
 /// A process that NVML shows.
-#[derive(Clone, Debug, Serialize)]
+#[derive(Clone, Debug, Serialize, Deserialize)]
 pub struct ProcessRow {
     pub pid: u32,
     pub user: Option<String>,
@@ -58,8 +58,11 @@ pub struct ProcessRow {
 }
 
 /// A device in the listing; the names are those of the JSON.
-#[derive(Clone, Debug, Serialize)]
+#[derive(Clone, Debug, Serialize, Deserialize)]
 pub struct Row {
+    /// The host, in a listing of several.
+    #[serde(skip)]
+    pub host: Option<String>,
     /// What `getgpu INDEX` calls it.
     pub index: Option<usize>,
     pub uuid: String,
@@ -111,6 +114,7 @@ impl Row {
         let gpu: Option<&Gpu> = inventory.gpus.iter().find(|gpu| gpu.index == device.gpu);
         let processes: Vec<ProcessRow> = usage.processes.iter().map(process).collect();
         Self {
+            host: None,
             index: None,
             uuid: device.uuid.to_string(),
             gpu: device.gpu,
@@ -153,6 +157,7 @@ impl Row {
         let uuid = gpu_uuid.filter(|_| silent.slot.is_none());
         let index = order.silent().find(|(_, other)| *other == silent);
         Self {
+            host: None,
             index: index.map(|(index, _)| index),
             uuid: uuid.map(ToString::to_string).unwrap_or_default(),
             gpu: silent.gpu,

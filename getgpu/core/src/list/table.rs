@@ -31,7 +31,7 @@ pub fn text(rows: &[Row], summary: &str, style: Style, gauges: &[Gauge]) -> Stri
     let headings = shown.iter();
     let headings = headings.map(|(at, width)| padded(COLUMNS[*at].heading, *width));
     let mut text = joined(headings);
-    for of_gpu in lines.chunk_by(|one, other| one.line.row.gpu == other.line.row.gpu) {
+    for of_gpu in lines.chunk_by(|one, other| gpu(one.line.row) == gpu(other.line.row)) {
         if let (Some(_), [first, ..]) = (style.terminal, of_gpu) {
             text += &format!("{}\n", style.bold(&heading(first.line.row)));
         }
@@ -40,6 +40,11 @@ pub fn text(rows: &[Row], summary: &str, style: Style, gauges: &[Gauge]) -> Stri
         }
     }
     text + summary + "\n"
+}
+
+/// The GPU of a device, among those of all hosts.
+fn gpu(row: &Row) -> (Option<&str>, u32) {
+    (row.host.as_deref(), row.gpu)
 }
 
 /// `GPU 0  NVIDIA A100-SXM4-40GB  00000000:07:00.0`
@@ -54,17 +59,19 @@ fn heading(row: &Row) -> String {
 /// UUIDs were asked for; in a pipe those that every table has.
 fn layout(lines: &[Filled<'_>], style: Style, gauges: &[Gauge]) -> Vec<ShownLines> {
     let mut always: Vec<usize> = columns(When::Always, gauges).collect();
-    let mut others: Vec<usize> = columns(When::IfSaid, gauges)
-        .filter(|at| lines.iter().any(|line| !line.cells[*at].is_empty()))
-        .collect();
+    let is_said = |at: &usize| lines.iter().any(|line| !line.cells[*at].is_empty());
+    let hosts: Vec<usize> = columns(When::OfHosts, gauges).filter(is_said).collect();
+    let mut others: Vec<usize> = columns(When::IfSaid, gauges).filter(is_said).collect();
     let Some(terminal) = style.terminal else {
         always.extend(columns(When::InPipe, gauges));
         always.sort_unstable();
         others.extend(columns(When::IfFits, gauges).filter(|_| style.uuids));
-        let others = others.iter().map(|at| (*at, widest(lines, *at)));
+        let whole = |at: &usize| (*at, widest(lines, *at));
+        let (first, others) = (hosts.iter().map(whole), others.iter().map(whole));
         let always = fitted(lines, &always, PIPE);
-        return always.into_iter().chain(others).collect();
+        return first.chain(always).chain(others).collect();
     };
+    always.extend(hosts);
     always.append(&mut others);
     always.sort_unstable();
     let uuid: Vec<usize> = columns(When::IfFits, gauges).collect();

@@ -63,6 +63,8 @@ pub enum Action {
         /// Only at what has to be repaired.
         health: bool,
     },
+    /// Show the listings of other hosts in these files.
+    ListFrom(Vec<PathBuf>),
     /// Tell whether a call waits while the caller has devices.
     Wanted,
     /// Print how many are free.

@@ -135,6 +135,7 @@ fn contradiction(typed: &GetgpuArguments) -> Option<&'static str> {
     let wrong = [
         (looking.json && !(looking.list || looking.check || looking.queue || looking.report.is_some()), "--json goes with --list, --queue, --report or --check"),
         (looking.since.is_some() && looking.report.is_none(), "--since goes with --report"),
+        (!looking.from.is_empty() && !looking.list, "--from goes with --list"),
         (looking.free && !lists, "--free goes with --list or --watch"),
         (looking.mine && !lists, "--mine goes with --list or --watch"),
         (looking.user.is_some() && !lists, "--user goes with --list or --watch"),
@@ -183,6 +184,8 @@ fn action(typed: &GetgpuArguments, choices: &Overrides) -> Result<Action, Failur
         }
     } else if let Some(every) = looking.watch {
         Action::Watch(every.max(OFTEN))
+    } else if !looking.from.is_empty() {
+        Action::ListFrom(looking.from.clone())
     } else if looking.list {
         Action::List
     } else if looking.queue {

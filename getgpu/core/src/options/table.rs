@@ -149,6 +149,11 @@ pub struct Looking {
     /// With --list: only devices that this user holds or uses
     #[arg(long, value_name = "NAME")]
     pub user: Option<String>,
+    /// With --list: the listings of other hosts (getgpu --list --json, a line each) in these files, or
+    /// on standard input (-), as one table
+    #[arg(long, value_name = "FILE", num_args = 1..)]
+    #[arg(conflicts_with_all = ["json", "watch", "columns"])]
+    pub from: Vec<PathBuf>,
     /// Show the list on a terminal and redraw it every SECONDS (default: 2) until you press q
     #[arg(long, value_name = "SECONDS", num_args = 0..=1, require_equals = true)]
     #[arg(default_missing_value = "2", value_parser = quantity::time)]

@@ -4,6 +4,7 @@
 mod check_and_metrics;
 mod dashboards;
 mod explain;
+mod hosts;
 mod json;
 mod report;
 mod slow_directory;

@@ -1,0 +1,160 @@
+//! `--list --from`: the listings of several hosts as one table. Each is the JSON that `getgpu --list
+//! --json` printed there, on one line, as ssh, pdsh or clush bring it. This host is not asked.
+
+use std::fs::File;
+use std::io::Read;
+use std::path::{Path, PathBuf};
+use std::time::Duration;
+
+use getgpu_choose::Outside;
+use getgpu_model::{Failure, Kind, diag, quantity::brief, quantity::unix_seconds, reason};
+use serde::Deserialize;
+
+use super::rows::Row;
+use super::{csv, style, summary, table};
+use crate::options::{Format, GetgpuOptions};
+
+/// The most that is read of a file, in bytes: some thousand hosts.
+const MOST: u64 = 256 << 20;
+/// A listing that is older is said to be, since much may have changed.
+const OLD: Duration = Duration::from_secs(60);
+
+/// What is read of a listing; names that are not known are passed over.
+#[derive(Deserialize)]
+struct Document {
+    host: String,
+    /// In Unix seconds.
+    time: u64,
+    waiting: usize,
+    devices: Vec<Row>,
+    #[serde(default)]
+    silent: Vec<ToldSilent>,
+    #[serde(default)]
+    problems: Vec<String>,
+}
+
+#[derive(Deserialize)]
+struct ToldSilent {
+    gpu: u32,
+    reason: Option<String>,
+}
+
+/// Shows the listings in these files; `-` is standard input.
+///
+/// # Errors
+///
+/// A file cannot be read, or has a line that is no listing.
+pub fn show(files: &[PathBuf], options: &GetgpuOptions) -> Result<(), Failure> {
+    let mut hosts = Vec::new();
+    for file in files {
+        let name = file.display().to_string();
+        let text = read(file).map_err(|error| unreadable(&name, &reason(&error)))?;
+        hosts.extend(documents(&text).map_err(|why| unreadable(&name, &why))?);
+    }
+    hosts.sort_by(|one, other| one.host.cmp(&other.host));
+    let problems: Vec<String> = hosts.iter().flat_map(problems).collect();
+    let waiting = hosts.iter().map(|host| host.waiting).sum();
+    let all: Vec<Row> = hosts.into_iter().flat_map(rows).collect();
+    let summary = summary::text(&all, waiting);
+    let is_shown = |row: &Row| options.only.iter().all(|only| row.is_shown(only));
+    let shown: Vec<Row> = all.into_iter().filter(is_shown).collect();
+    let text = match options.format {
+        Format::Csv => csv::text(&shown, &[]),
+        _ => table::text(&shown, &summary, style(options), &[]),
+    };
+    diag::show(&text)?;
+    let diag = diag::Diag::new("getgpu", options.level);
+    for problem in problems {
+        diag.warn(&problem);
+    }
+    Ok(())
+}
+
+fn unreadable(file: &str, why: &str) -> Failure {
+    Failure::new(Kind::Usage, format!("--from {file}: {why}"))
+        .hint("a line for each host, as `ssh HOST getgpu --list --json` prints it")
+}
+
+fn read(file: &Path) -> std::io::Result<String> {
+    let mut text = String::new();
+    let read: Box<dyn Read> = match file.to_str() {
+        Some("-") => Box::new(std::io::stdin()),
+        _ => Box::new(File::open(file)?),
+    };
+    read.take(MOST).read_to_string(&mut text)?;
+    Ok(text)
+}
+
+/// The listings of a text. What stands before one on its line is the name that pdsh and clush put
+/// there; lines without one are left out, if there is any.
+fn documents(text: &str) -> Result<Vec<Document>, String> {
+    let mut documents = Vec::new();
+    for (number, line) in (1..).zip(text.lines()) {
+        let Some(begin) = line.find('{') else {
+            continue;
+        };
+        let document = serde_json::from_str(&line[begin..]);
+        documents.push(document.map_err(|error| format!("line {number} is no listing: {error}"))?);
+    }
+    if documents.is_empty() {
+        return Err("no listing".to_owned());
+    }
+    Ok(documents)
+}
+
+fn rows(host: Document) -> impl Iterator<Item = Row> {
+    let name = host.host;
+    host.devices.into_iter().map(move |row| Row {
+        outside: outside(&row),
+        host: Some(name.clone()),
+        ..row
+    })
+}
+
+/// Why a device of another host is not in the pool there, as far as its listing tells.
+const fn outside(row: &Row) -> Option<Outside> {
+    match row {
+        Row { excluded: true, .. } => Some(Outside::Excluded),
+        Row { allowed: false, .. } => Some(Outside::NotAllowed),
+        Row { usable: false, .. } => Some(Outside::NotUsable),
+        _ => None,
+    }
+}
+
+/// What is wrong on a host, each line with its name.
+fn problems(host: &Document) -> Vec<String> {
+    let age = Duration::from_secs(unix_seconds().saturating_sub(host.time));
+    let age = (age > OLD).then(|| format!("as it was {} ago", brief(age)));
+    let silent = host.silent.iter().map(|silent| {
+        let why = silent.reason.as_deref().unwrap_or("does not answer");
+        format!("GPU {}: {why}", silent.gpu)
+    });
+    let lines = age
+        .into_iter()
+        .chain(silent)
+        .chain(host.problems.iter().cloned());
+    lines.map(|line| format!("{}: {line}", host.host)).collect()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_line_is_a_listing_behind_whatever_name_a_tool_puts_there() {
+        let document = r#"{"schema":1,"host":"a01","time":1,"waiting":2,"devices":[],"later":{}}"#;
+        let text = format!("---\na01: {document}\n{document}\n");
+        assert_eq!(documents(&text).unwrap().len(), 2);
+        for (text, why) in [
+            ("", "no listing"),
+            ("ssh: connect to host a01 port 22: refused\n", "no listing"),
+            (
+                "{\"host\":\"a01\"}\n",
+                "line 1 is no listing: missing field `time`",
+            ),
+        ] {
+            let found = documents(text).map(|all| all.len()).unwrap_err();
+            assert!(found.starts_with(why), "{found}");
+        }
+    }
+}

@@ -1,0 +1,87 @@
+//! `--list --from`: what several hosts have printed as JSON is one table, and no host is asked.
+
+use getgpu_tests::listing;
+use harness::Sandbox;
+
+/// The listing of a sandbox as that of a host.
+fn of_host(sandbox: &Sandbox, host: &str) -> String {
+    let mut listing = listing::json(sandbox);
+    listing["host"] = host.into();
+    format!("{listing}\n")
+}
+
+#[test]
+fn the_listings_of_several_hosts_are_one_table() {
+    let nodes = [Sandbox::new("mig4"), Sandbox::new("gpus4")];
+    let program = nodes[0].leased().args(["--tag", "of-a01"]).spawn();
+    nodes[0].until_running(1);
+    let (first, second) = (of_host(&nodes[0], "a01"), of_host(&nodes[1], "a02"));
+    drop(program);
+    // As pdsh and clush bring it, and one of an hour ago.
+    let time = listing::json(&nodes[1])["time"].as_u64().unwrap();
+    let old = second.replace(
+        &format!("\"time\":{time}"),
+        &format!("\"time\":{}", time - 3600),
+    );
+    let sandbox = Sandbox::new("none");
+    let file = sandbox.file("work/first", &first, 0o644);
+    let piped = sandbox.file("work/piped", &format!("a02: {old}"), 0o644);
+    let shown = |more: &str| {
+        let script = format!("getgpu --list --from {file:?} - {more} < {piped:?}");
+        sandbox.shell("bash", &script).run()
+    };
+    let table = shown("");
+    let lines: Vec<&str> = table.exits(0).stdout.lines().collect();
+    assert!(lines[0].starts_with("HOST INDEX GPU"), "{table:#?}");
+    let of = |host: &str| lines.iter().filter(|line| line.starts_with(host)).count();
+    assert_eq!((of("a01 "), of("a02 ")), (4, 4));
+    assert!(
+        lines
+            .iter()
+            .any(|line| line.starts_with("a01") && line.contains("leased"))
+    );
+    assert!(
+        lines.last().unwrap().starts_with("7 of 8 free; "),
+        "{table:#?}"
+    );
+    let free = shown("--free");
+    assert_eq!(free.exits(0).stdout.lines().count(), 1 + 7 + 1);
+    let csv = shown("--format csv");
+    let rows: Vec<&str> = csv.exits(0).stdout.lines().collect();
+    assert!(
+        rows[0].ends_with(",host") && rows[1].ends_with(",a01"),
+        "{csv:#?}"
+    );
+}
+
+#[test]
+fn a_listing_of_another_time_is_said_to_be() {
+    let sandbox = Sandbox::new("mig4");
+    let mut listing = listing::json(&sandbox);
+    listing["time"] = (listing["time"].as_u64().unwrap() - 7200).into();
+    listing["host"] = "a01".into();
+    sandbox.file("work/old", &listing.to_string(), 0o644);
+    let shown = sandbox.ask("--list --from old");
+    shown.exits(0).says(&["getgpu: a01: as it was 120 min ago"]);
+}
+
+#[test]
+fn what_is_no_listing_is_refused() {
+    let sandbox = Sandbox::new("mig4");
+    sandbox.file("work/text", "ssh: connect to host a01: refused\n", 0o644);
+    sandbox.file("work/part", "{\"host\": \"a01\"}\n", 0o644);
+    sandbox.refuses(&[
+        ("getgpu --list --from text", 2, "--from text: no listing"),
+        (
+            "getgpu --list --from part",
+            2,
+            "--from part: line 1 is no listing: missing field `time`",
+        ),
+        (
+            "getgpu --list --from none",
+            2,
+            "--from none: No such file or directory",
+        ),
+        ("getgpu --from text", 2, "--from goes with --list"),
+    ]);
+}
