@@ -62,7 +62,7 @@ fn a_listing_of_another_time_is_said_to_be() {
     listing["host"] = "a01".into();
     sandbox.file("work/old", &listing.to_string(), 0o644);
     let shown = sandbox.ask("--list --from old");
-    shown.exits(0).says(&["getgpu: a01: as it was 120 min ago"]);
+    shown.exits(0).says(&["getgpu: a01: as it was 2 h 00 ago"]);
 }
 
 #[test]
