@@ -325,13 +325,14 @@ fn reservations(
     lease_of: Option<i32>,
 ) -> Vec<CoverCandidate> {
     let lineage = ancestry::lineage();
-    let uid = nix::unistd::geteuid().as_raw();
+    let (uid, job) = (nix::unistd::geteuid().as_raw(), Job::own());
     let holders = ownership_proof::reservations(lock_file, Some(uid), &|args: &HolderArgs| {
         grant.iter().all(|uuid| args.devices.contains(uuid))
             // What the process of a lease has left behind has an ordinary reservation.
             && (args.has_outlived_its_hold() || !args.is_lease_beside(&lineage, lease_of))
+            && !job.as_ref().is_some_and(|job| args.is_of_task_beside(job))
     });
-    let (probe, job) = (lock_file.open().ok(), Job::own());
+    let probe = lock_file.open().ok();
     let is_of_other_job = |args: &HolderArgs| match (args.job_of_part(), &job) {
         (Some(part), Some(job)) => part != job.number(),
         _ => false,

@@ -267,6 +267,13 @@ impl HolderArgs {
         })
     }
 
+    /// Whether Slurm's TaskProlog has reserved it for another task of the step that `own` is a task
+    /// of.
+    pub fn is_of_task_beside(&self, own: &Job) -> bool {
+        let job = self.job.as_ref().filter(|_| self.role == Role::Task);
+        job.is_some_and(|job| job.id == own.id && job.task != own.task)
+    }
+
     /// Whether it follows the programs that name its devices, as a plain reservation does.
     pub fn is_plain(&self) -> bool {
         matches!(self.until, Until::Programs { .. })

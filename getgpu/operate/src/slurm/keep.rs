@@ -14,10 +14,10 @@ use getgpu_core::call::node;
 use getgpu_core::options::Format;
 
 impl SlurmTask<'_> {
-    /// Reserves the grant. If another job has a device of it the task sees none, unless
-    /// the site wants it to run; if that is not known, since NVML or the settings fail, it
-    /// keeps what Slurm has given.
-    pub fn keep(&self) -> Result<(), Denied> {
+    /// Reserves the grant, by the job's `options`. If another job has a device of it the task
+    /// sees none, unless the site wants it to run; if that is not known, since NVML or the
+    /// settings fail, it keeps what Slurm has given.
+    pub fn keep(&self, options: &[String]) -> Result<(), Denied> {
         let named = variable("CUDA_VISIBLE_DEVICES");
         let granted = match &self.context.wrong {
             Some(wrong) => Err(wrong.clone()),
@@ -33,7 +33,7 @@ impl SlurmTask<'_> {
             }
             Ok(_) | Err(_) => String::new(),
         };
-        let reserved = granted.and_then(|granted| self.reserve_all(&granted.devices));
+        let reserved = granted.and_then(|granted| self.reserve_all(&granted.devices, options));
         let Err(mut failure) = reserved else {
             return show(&lines);
         };
@@ -44,7 +44,8 @@ impl SlurmTask<'_> {
             failure.message = format!("{device} is in use, and {}", failure.message);
         }
         let hides = self.context.loaded.settings.slurm.taken == SlurmTaken::Hide;
-        if self.strict() || (failure.kind == Kind::NoneFree && hides) {
+        let is_refused = failure.kind == Kind::NoneFree && hides;
+        if self.strict() || is_refused || !options.is_empty() {
             return Err(Denied::new(Who::First, failure));
         }
         show(&lines)?;
@@ -76,8 +77,8 @@ impl SlurmTask<'_> {
     }
 
     /// Reserves all devices of the grant; other steps of the job may have some of them.
-    fn reserve_all(&self, devices: &[Uuid]) -> Result<(), Failure> {
-        let taken = match self.reserve_of(&self.context.environment, devices.len()) {
+    fn reserve_all(&self, devices: &[Uuid], options: &[String]) -> Result<(), Failure> {
+        let taken = match self.reserve_of(&self.context.environment, devices.len(), options) {
             Err(failure) if failure.kind == Kind::NoneFree => failure,
             other => return other,
         };
@@ -90,12 +91,17 @@ impl SlurmTask<'_> {
         }
         let mut environment = self.context.environment.clone();
         environment.visible = Some(Uuid::join(&left).into());
-        self.reserve_of(&environment, left.len())
+        self.reserve_of(&environment, left.len(), options)
     }
 
-    fn reserve_of(&self, environment: &Environment, count: usize) -> Result<(), Failure> {
+    fn reserve_of(
+        &self,
+        environment: &Environment,
+        count: usize,
+        options: &[String],
+    ) -> Result<(), Failure> {
         let own = [format!("--count={count}"), format!("--hold={}", self.pid)];
-        let mut options = part::choosing(&[], &own)?;
+        let mut options = part::choosing(options, &own)?;
         options.role = Role::Task;
         part::reserve(self.context, environment, options, Format::Nothing)
     }

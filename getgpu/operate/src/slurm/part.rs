@@ -26,6 +26,17 @@ pub fn choosing(words: &[String], own: &[String]) -> Result<GetgpuOptions, Failu
     Err(Failure::new(Kind::Usage, why))
 }
 
+/// Whether words of a job say how many devices it wants, how much of each, or which one.
+///
+/// # Errors
+///
+/// As `choosing`.
+pub fn says_how_much(words: &[String]) -> Result<bool, Failure> {
+    let typed = choosing(words, &[])?;
+    let amount = typed.choices.first_of(&["count", "share"]);
+    Ok(amount.is_some() || typed.action != Action::Print(None))
+}
+
 fn quietly<'w>(words: impl Iterator<Item = &'w String>) -> Result<GetgpuOptions, Failure> {
     options::parse(std::iter::once("-q".into()).chain(words.map(Into::into)))
 }

@@ -88,13 +88,15 @@ impl SlurmTask<'_> {
         if wish == Wish::Nobody || task::only_starts_tasks(&variable) {
             return self.leave_alone();
         }
-        let division = self
-            .granted
-            .map(|devices| task::division(&variable, devices));
-        let keeps = wish == Wish::Site && settings.tasks != SlurmTasks::All;
+        let options = wish.options();
+        let amount_is_typed = part::says_how_much(options)
+            .map_err(|failure| Denied::new(Who::First, of_job(failure, options)))?;
+        // The job's options choose within the division, unless they say how much it is.
+        let granted = self.granted.filter(|_| !amount_is_typed);
+        let division = granted.map(|devices| task::division(&variable, devices));
         match division {
-            Some(Division::All) if keeps => self.keep(),
-            division => self.give(wish, division),
+            Some(Division::All) if settings.tasks != SlurmTasks::All => self.keep(options),
+            division => self.give(&wish, division),
         }
     }
 
@@ -150,37 +152,32 @@ impl SlurmTask<'_> {
     }
 
     /// Reserves a device, or a part of one, and prints it.
-    fn give(&self, wish: Wish, division: Option<Division>) -> Result<(), Denied> {
-        let by_site = wish == Wish::Site;
-        let options = match (wish, division) {
-            (Wish::Job(options), _) if !options.is_empty() => options,
-            (_, Some(Division::Part(many))) => vec!["--share".into(), format!("1/{many}")],
-            _ => Vec::new(),
-        };
-        let Err(mut failure) = self.reserve(&options) else {
+    fn give(&self, wish: &Wish, division: Option<Division>) -> Result<(), Denied> {
+        let options = wish.options();
+        let mut own = vec![format!("--hold={}", self.pid)];
+        if let Some(Division::Part(many)) = division {
+            own.push(format!("--share=1/{many}"));
+        }
+        let Err(failure) = self.reserve(options, &own) else {
             return Ok(());
         };
         let no_gpu_here = exit::getgpu(failure.kind) == exit::getgpu(Kind::NoDriver);
-        if by_site && self.granted.is_none() && no_gpu_here && !self.strict() {
+        if *wish == Wish::Site && self.granted.is_none() && no_gpu_here && !self.strict() {
             // A node without GPUs is nothing to tell about.
             return show(HIDE);
-        }
-        if failure.kind == Kind::Usage && !options.is_empty() {
-            let options = options.join(" ");
-            failure.message = format!("GETGPU_SLURM={options}: {}", failure.message);
         }
         let who = match failure.kind {
             Kind::NoneFree => Who::Each,
             _ => Who::First,
         };
-        Err(Denied::new(who, failure))
+        Err(Denied::new(who, of_job(failure, options)))
     }
 
-    fn reserve(&self, options: &[String]) -> Result<(), Failure> {
+    fn reserve(&self, options: &[String], own: &[String]) -> Result<(), Failure> {
         if let Some(wrong) = &self.context.wrong {
             return Err(wrong.clone());
         }
-        let mut options = part::choosing(options, &[format!("--hold={}", self.pid)])?;
+        let mut options = part::choosing(options, own)?;
         options.role = Role::Task;
         part::reserve(
             self.context,
@@ -206,6 +203,15 @@ impl SlurmTask<'_> {
         tell::user(self.pid, denied.who, &text);
         None
     }
+}
+
+/// A failure of the words in GETGPU_SLURM says so.
+fn of_job(mut failure: Failure, options: &[String]) -> Failure {
+    if failure.kind == Kind::Usage && !options.is_empty() {
+        let options = options.join(" ");
+        failure.message = format!("GETGPU_SLURM={options}: {}", failure.message);
+    }
+    failure
 }
 
 fn injection(library: &Path) -> String {

@@ -49,4 +49,12 @@ impl Wish {
             }
         }
     }
+
+    /// The job's options.
+    pub fn options(&self) -> &[String] {
+        match self {
+            Self::Job(options) => options,
+            Self::Nothing | Self::Nobody | Self::Site => &[],
+        }
+    }
 }

@@ -4,6 +4,7 @@
 mod epilog_cut_short;
 mod grants;
 mod hook_calls;
+mod job_options;
 mod job_shares;
 mod preemption;
 mod prolog_epilog;
