@@ -1,5 +1,5 @@
 //! What a person should know of a program when it is wrapped: whether it may look for its
-//! other files by its own name, and what the settings say for it. Looks at the names beside
+//! other files by its own name or divide several devices, and what the settings say for it. Looks at the names beside
 //! its directory; decides nothing.
 
 use std::ffi::OsStr;
@@ -21,6 +21,7 @@ pub fn set_for(name: &OsStr) -> Option<String> {
     let set = [
         (settings.argv0 == ArgvZero::File).then_some("argv0 = \"file\""),
         (settings.lease == LeaseAt::FirstCall).then_some("lease = \"first_call\""),
+        settings.count_all.then_some("count = \"all\""),
     ];
     let set: Vec<&str> = set.into_iter().flatten().collect();
     (!set.is_empty()).then(|| set.join(", "))
@@ -39,6 +40,31 @@ pub fn of_argv0(directory: &Path, name: &OsStr) -> Option<String> {
         let name = name.to_string_lossy();
         format!(
             "it may look for its files by its own name: if it does not find them, set [program.\"{name}\"] argv0 = \"file\" in config.toml"
+        )
+    })
+}
+
+/// How names of programs begin that divide several devices themselves.
+const DIVIDING: [&str; 8] = [
+    "gmx",
+    "relion",
+    "namd",
+    "torchrun",
+    "accelerate",
+    "deepspeed",
+    "vllm",
+    "ollama",
+];
+
+/// The line for a program that divides several devices itself, and would be given one of those that
+/// CUDA_VISIBLE_DEVICES names.
+pub fn of_count(name: &OsStr) -> Option<String> {
+    let text = name.to_string_lossy();
+    let divides = DIVIDING.iter().any(|known| text.starts_with(known));
+    let is_set = settings(name).is_some_and(|settings| settings.count_all);
+    (divides && !is_set).then(|| {
+        format!(
+            "it has one of the devices that CUDA_VISIBLE_DEVICES names: if it divides several itself, set [program.\"{text}\"] count = \"all\" in config.toml"
         )
     })
 }

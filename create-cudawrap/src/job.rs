@@ -161,7 +161,8 @@ impl Wrapping<'_> {
             for warning in checks::warnings(target, dir) {
                 self.warn(path, warning);
             }
-            if let Some(advice) = advice::of_argv0(dir.path(), &target.name) {
+            let of_argv0 = advice::of_argv0(dir.path(), &target.name);
+            for advice in of_argv0.into_iter().chain(advice::of_count(&target.name)) {
                 self.diag.hint(&format!("{}: {advice}", path.display()));
             }
         }

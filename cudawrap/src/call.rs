@@ -39,6 +39,11 @@ impl<'a> Lessee<'a> {
             pid: std::process::id() as i32,
         }
     }
+
+    /// Whether it has been started already, and has loaded libcudawrap.so.
+    pub fn runs_already(&self) -> bool {
+        self.pid != std::process::id() as i32
+    }
 }
 
 /// What a program is given a device with.

@@ -95,8 +95,8 @@ keys! {
     PREFERENCES:
     preference "type", "\"auto\" (MIG devices if there are any, else whole GPUs), \"mig\", \"gpu\" or \"any\"",
         |s| quoted(&s.kind), |s, t| s.kind = read(t)?;
-    preference "count", "how many devices are chosen at a time",
-        |s| s.count.to_string(), |s, t| s.count = count(t)?;
+    preference "count", "how many devices are chosen at a time; \"all\": all that CUDA_VISIBLE_DEVICES names, for a program that divides them itself",
+        |s| show_count(s), |s, t| put_count(s, t)?;
     preference "profile", "only MIG devices with these profiles, the smallest first",
         |s| quoted(&s.profile), |s, t| s.profile = names(t)?;
     preference "model", "only devices on these GPUs: parts of what NVML calls them, such as \"H100\"",
@@ -142,6 +142,20 @@ pub fn find(name: &str) -> Option<&'static Key> {
 pub(crate) fn is_table(name: &str) -> bool {
     let mut tables = KEYS.iter().filter_map(|key| key.name.split_once('.'));
     tables.any(|(table, _)| table == name)
+}
+
+fn show_count(settings: &Settings) -> String {
+    if settings.count_all {
+        "\"all\"".into()
+    } else {
+        settings.count.to_string()
+    }
+}
+
+fn put_count(settings: &mut Settings, texts: &[String]) -> Result<(), String> {
+    settings.count_all = texts == ["all"];
+    settings.count = if settings.count_all { 1 } else { count(texts)? };
+    Ok(())
 }
 
 fn show_share(settings: &Settings) -> String {

@@ -63,6 +63,8 @@ pub struct Settings {
     pub kind: Type,
     /// How many devices are chosen at a time.
     pub count: u32,
+    /// Whether as many are, as the grant has, where there is one.
+    pub count_all: bool,
     /// Only MIG devices of these profiles; empty: of any.
     pub profile: Vec<String>,
     /// Only devices on GPUs whose names have one of these parts; empty: on any.
@@ -176,6 +178,7 @@ impl Default for Settings {
             auto: AutoSettings::default(),
             kind: Type::Auto,
             count: 1,
+            count_all: false,
             profile: Vec::new(),
             model: Vec::new(),
             min_memory: None,

@@ -5,11 +5,11 @@
 use std::rc::Rc;
 
 use getgpu_ask::Node;
-use getgpu_choose::{Asked, Chooser, Decision, Granted, Outside, Owned, Part, Taken};
+use getgpu_choose::{Asked, Chooser, Granted, Outside, Owned, Part, Taken};
 use getgpu_lock::Side;
-use getgpu_model::{Detail, Device, Failure, Inventory, Kind, Share, Uuid, Visible};
+use getgpu_model::{Detail, Device, Failure, Inventory, Kind, Uuid, Visible};
 use getgpu_queue::{At, Nameless, Observer, Obstacle, Selected, Selection, Served, outlast};
-use getgpu_settings::{DeviceNames, RunOrFail};
+use getgpu_settings::DeviceNames;
 
 use crate::bind::CpuNeighbours;
 use crate::call::CudawrapCall;
@@ -51,67 +51,9 @@ pub fn choose(call: &CudawrapCall<'_>, asked: Asked) -> Result<Choice, Failure> 
     }
 }
 
-/// What CUDA_VISIBLE_DEVICES leaves to a linked program: the one device that it names, or a
-/// free one of the MIG devices of the GPUs that it names. None: it names several devices,
-/// which the program uses as they are.
-///
-/// # Errors
-///
-/// What it names cannot be told, or none of the MIG devices is free.
-pub fn named(call: &CudawrapCall<'_>, asked: Asked) -> Result<Option<Choice>, Failure> {
-    let visible = &asked.grant().visible;
-    let known = by_uuid(call, &asked).filter(|device| {
-        // What was reserved under its name is a device, and no GPU in MIG mode.
-        let named = std::slice::from_ref(&device.uuid);
-        device.uuid.is_mig() || asked.owned_of(call.lock_file, named, &[]) != Decision::Nothing
-    });
-    if let Some(device) = known {
-        return only(call, device, asked.by_name(), None).map(Some);
-    }
-    let several = matches!(visible, Visible::Entries(entries) if entries.len() > 1);
-    if several && !visible.may_name_gpu() {
-        return Ok(None);
-    }
-    match resolve(call, asked.clone()) {
-        Ok(Resolved::InMigMode) => free(call, asked).map(Some),
-        Ok(Resolved::Devices(devices, granted, node)) => match <[Device; 1]>::try_from(devices) {
-            Ok([device]) if !several => only(call, device, *granted, Some(node)).map(Some),
-            _ => Ok(None),
-        },
-        Err(failure) => unresolved(call, asked, failure),
-    }
-}
-
-/// What becomes of a program whose variable names what cannot be told: a line says why, and
-/// `when_taken` decides. A device that is named by its full UUID is leased all the same.
-fn unresolved(
-    call: &CudawrapCall<'_>,
-    asked: Asked,
-    failure: Failure,
-) -> Result<Option<Choice>, Failure> {
-    // For MPS alone the memory need not be known.
-    let by_size = call.settings.share.is_some_and(Share::needs_memory);
-    let uuid = asked.grant().visible.single_uuid().filter(|_| !by_size);
-    let device = uuid.cloned().map(Device::by_uuid);
-    let is_mig = device.as_ref().is_some_and(|device| device.uuid.is_mig());
-    if !is_mig {
-        if failure.is_no_gpu() || call.settings.when_taken == RunOrFail::Fail {
-            return Err(failure);
-        }
-        let why = &failure.message;
-        call.diag.warn(&format!(
-            "{why}: the program runs on what CUDA_VISIBLE_DEVICES names"
-        ));
-    }
-    let granted = asked.by_name();
-    device
-        .map(|device| only(call, device, granted, None))
-        .transpose()
-}
-
 /// The one device that the grant names by its full UUID, where nothing else has to be
 /// known of it.
-fn by_uuid(call: &CudawrapCall<'_>, asked: &Asked) -> Option<Device> {
+pub(super) fn by_uuid(call: &CudawrapCall<'_>, asked: &Asked) -> Option<Device> {
     let share = call.settings.share;
     let is_sized = asked.least_detail() >= Detail::Size;
     let sized = share.is_some_and(|share| share.needs_memory() || is_sized);
@@ -130,7 +72,7 @@ fn by_uuid(call: &CudawrapCall<'_>, asked: &Asked) -> Option<Device> {
     uuid.cloned().map(Device::by_uuid)
 }
 
-fn only(
+pub(super) fn only(
     call: &CudawrapCall<'_>,
     device: Device,
     granted: Granted,
@@ -163,7 +105,15 @@ fn tell_of_excluded(call: &CudawrapCall<'_>, request: &Granted, device: &Device)
 /// Free devices of the request's pool, waited for if that is wanted; or the devices of the
 /// grant, if it has as many as are wanted.
 pub fn free(call: &CudawrapCall<'_>, asked: Asked) -> Result<Choice, Failure> {
-    let mut node = helper::node(call.settings);
+    free_on(call, asked, helper::node(call.settings))
+}
+
+/// The same, of a node that was asked before.
+pub(super) fn free_on<'s>(
+    call: &CudawrapCall<'s>,
+    asked: Asked,
+    mut node: Node<'s>,
+) -> Result<Choice, Failure> {
     let mut neighbours = cpu_neighbours(call);
     let mut look = |node: &mut Node<'_>| {
         let (request, others) = place(call, node, asked.clone(), &mut neighbours)?;
@@ -198,7 +148,9 @@ pub fn free(call: &CudawrapCall<'_>, asked: Asked) -> Result<Choice, Failure> {
             let inventory = node.known().unwrap_or_default();
             let devices = granted(&request, &inventory);
             check_open(call, &devices)?;
-            check_together(&devices, &inventory)?;
+            if !request.count_all {
+                check_together(&devices, &inventory)?;
+            }
             if let [only] = devices.as_slice() {
                 tell_of_excluded(call, &request, only);
             }
@@ -258,7 +210,7 @@ fn check_open(call: &CudawrapCall<'_>, devices: &[Device]) -> Result<(), Failure
 }
 
 /// The devices of the grant, in its order.
-fn granted(request: &Granted, inventory: &Inventory) -> Vec<Device> {
+pub(super) fn granted(request: &Granted, inventory: &Inventory) -> Vec<Device> {
     let grant = request.filter.grant.as_deref().unwrap_or_default();
     let devices = inventory.devices.iter();
     let granted = devices.filter(|device| grant.contains(&device.uuid));
@@ -303,37 +255,6 @@ fn listed(request: &Granted, inventory: &Inventory) -> Vec<Uuid> {
     let mut pool = uuids(request.filter.pool(inventory));
     pool.sort_by_key(|uuid| request.filter.place_in_grant(uuid));
     pool
-}
-
-/// What the variable of a linked program names.
-enum Resolved {
-    /// These devices, as they are granted, of this node.
-    Devices(Vec<Device>, Box<Granted>, Rc<Inventory>),
-    /// A GPU in MIG mode, which stands for its MIG devices.
-    InMigMode,
-}
-
-/// Asks NVML what the variable names.
-fn resolve(call: &CudawrapCall<'_>, asked: Asked) -> Result<Resolved, Failure> {
-    helper::node(call.settings).ask(|node| {
-        let request = asked.granted(node)?;
-        request.grant.tell_correction(call.diag);
-        let grant = request.filter.grant.clone().unwrap_or_default();
-        let inventory = if call.settings.bind {
-            node.note_cpus(request.look(), |device| grant.contains(&device.uuid))?
-        } else {
-            node.inventory(request.look())?
-        };
-        if let Some(unclear) = request.grant.unclear_index() {
-            return Err(unclear);
-        }
-        Ok(if request.grant.names_gpu_in_mig_mode(&inventory) {
-            Resolved::InMigMode
-        } else {
-            let devices = granted(&request, &inventory);
-            Resolved::Devices(devices, Box::new(request), inventory)
-        })
-    })
 }
 
 /// Sees to it that one program can use all the devices that it gets.

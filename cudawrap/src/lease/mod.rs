@@ -8,6 +8,7 @@ pub mod handover;
 pub mod helper;
 pub mod launch;
 pub mod leased;
+pub mod named;
 mod others;
 mod together;
 

@@ -15,11 +15,12 @@ use getgpu_settings::{Environment, Loaded, RunOrFail, Settings};
 
 use crate::auto;
 use crate::call::{CudawrapCall, Lessee, Origin};
-use crate::lease::choose::{free, named};
+use crate::lease::choose::free;
 use crate::lease::handover::{LaunchSpec, exec};
 use crate::lease::helper;
 use crate::lease::launch::{launch, log_refusal};
 use crate::lease::leased::lease;
+use crate::lease::named::named;
 use crate::options;
 use crate::ranks;
 

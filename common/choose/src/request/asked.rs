@@ -103,6 +103,7 @@ impl Asked {
                 ..filter::of_settings(settings, allowed)
             },
             count: settings.count as usize,
+            count_all: settings.count_all,
             policy: settings.policy,
             mps: settings.mps,
             nearest: None,

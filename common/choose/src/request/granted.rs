@@ -18,6 +18,8 @@ pub struct Granted {
     pub filter: Filter,
     /// How many different devices.
     pub count: usize,
+    /// As many as the grant has, where there is one: the program divides them itself.
+    pub count_all: bool,
     /// Which of the free ones.
     pub policy: Option<Policy>,
     /// Which of the free devices is the best one, by where they are; none: any.
@@ -45,6 +47,11 @@ impl Granted {
             Some([only]) => Some(only.clone()),
             _ => None,
         };
+        if self.count_all
+            && let Some(devices) = &devices
+        {
+            self.count = devices.len().max(1);
+        }
         self.filter.grant = devices;
         self
     }

@@ -96,23 +96,26 @@ fn create_cudawrap_tells_of_programs_that_look_for_their_files() {
     };
     let hint =
         |name: &str| format!("it does not find them, set [program.\"{name}\"] argv0 = \"file\"");
-    create("@/tree/bin/gmx").exits(0).mentions(&hint("gmx"));
+    let several = "divides several itself, set [program.\"gmx\"] count = \"all\"";
+    let told = create("@/tree/bin/gmx");
+    told.exits(0).mentions(&hint("gmx")).mentions(several);
     create("@/plain/python3.9")
         .exits(0)
         .mentions(&hint("python3.9"));
     let plain = create("@/plain/app");
     assert!(!plain.exits(0).stderr.contains("argv0"), "{plain:#?}");
     create("--undo @/tree/bin/gmx").exits(0);
-    sandbox.set_settings("[program.'gmx']\nargv0 = 'file'\nlease = 'first_call'");
+    sandbox.set_settings("[program.'gmx']\nargv0 = 'file'\nlease = 'first_call'\ncount = 'all'");
     let told = create("@/tree/bin/gmx");
-    assert!(!told.exits(0).stderr.contains("argv0"), "{told:#?}");
+    assert!(!told.exits(0).stderr.contains("hint"), "{told:#?}");
     let status = create("--status @/tree/bin @/plain")
         .exits(0)
         .stdout
         .clone();
     let lines: Vec<&str> = status.lines().collect();
     assert!(
-        lines[0].ends_with("gmx: wrapped (argv0 = \"file\", lease = \"first_call\")"),
+        lines[0]
+            .ends_with("gmx: wrapped (argv0 = \"file\", lease = \"first_call\", count = \"all\")"),
         "{status}"
     );
     assert!(lines[1].ends_with("app: wrapped"), "{status}");

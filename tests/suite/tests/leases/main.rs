@@ -14,6 +14,7 @@ mod named_in_use;
 mod nested_grants;
 mod nested_shares;
 mod order_of_gpus;
+mod several_named;
 mod share_placement;
 mod shares;
 mod wrapped_programs;

@@ -17,3 +17,4 @@ mod task_prolog_call;
 mod task_prolog_failures;
 mod tasks;
 mod typed_settings;
+mod wrapped;
