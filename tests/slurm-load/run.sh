@@ -28,6 +28,8 @@ CONSTRAIN=no; [ ! -w /sys/fs/cgroup/devices ] || CONSTRAIN=yes
 prepare() { # name, GPUs, settings
     mkdir -p "$D/$1/sim" "$D/$1/run"; mkdir -m 1777 "$D/$1/sim/running"; chmod 1777 "$D/$1/sim"
     { printf 'driver = "550.54.15"\nhost = "%s"\n' "$1"; cat; } >"$D/$1/sim/node.toml"
+    # NVML lists only what a task's cgroup leaves open.
+    [ $CONSTRAIN = no ] || echo 'closed_hidden = true' >"$D/$1/sim/faults.toml"
     for log in runs.log collisions.log; do install -m 666 /dev/null "$D/$1/sim/$log"; done
     printf 'without_grant = "none"\n%s\n' "$3" >"$D/$1/config.toml"
     cat >"$D/$1/env" <<C

@@ -26,7 +26,7 @@ pub use index_order::{IndexOrder, Indexed};
 pub use node_lock::{LockWarning, find_lock_file};
 pub use ownership::{Basis, Cover, Decision};
 pub use pool::{Filter, Outside, Portion};
-pub use request::grant::{Grant, GrantUse};
+pub use request::grant::{GIVEN_ANOTHER, Grant, GrantUse};
 pub use request::{Asked, Granted, Owned};
 pub use syslog::Record;
 pub use take::{Got, InUse, NamedOutcome, NamedTake, Part, Taken};

@@ -123,6 +123,8 @@ pub struct NamedDevices {
     pub devices: Vec<Device>,
     /// Why it is not certain which GPU the entry behind these means; none: it is certain.
     pub unclear: Option<String>,
+    /// An entry names nothing that this process can open, or can see.
+    pub is_closed: bool,
 }
 
 /// The devices of `inventory` that `entries` name, in the order of the entries, cut at
@@ -154,8 +156,10 @@ pub fn resolve(
             if may_be_silent && !inventory.silent.is_empty() {
                 continue;
             }
+            named.is_closed = true;
             break;
         }
+        named.is_closed |= found.iter().all(|device| !device.usable);
         for device in found {
             if !named.devices.iter().any(|known| known.uuid == device.uuid) {
                 named.devices.push(device.clone());

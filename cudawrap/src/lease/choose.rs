@@ -5,7 +5,7 @@
 use std::rc::Rc;
 
 use getgpu_ask::Node;
-use getgpu_choose::{Asked, Chooser, Granted, Outside, Owned, Part, Taken};
+use getgpu_choose::{Asked, Chooser, GIVEN_ANOTHER, Granted, Outside, Owned, Part, Taken};
 use getgpu_lock::Side;
 use getgpu_model::{Detail, Device, Failure, Inventory, Kind, Uuid, Visible};
 use getgpu_queue::{At, Nameless, Observer, Obstacle, Selected, Selection, Served, outlast};
@@ -202,9 +202,7 @@ fn check_open(call: &CudawrapCall<'_>, devices: &[Device]) -> Result<(), Failure
                 "{}: this process may not open its device nodes",
                 device.uuid
             );
-            Err(Failure::new(Kind::NoUsableGpu, text).hint(
-                "the batch system named it to this task and gave it another one: with Slurm, try --gpu-bind=none",
-            ))
+            Err(Failure::new(Kind::NoUsableGpu, text).hint(GIVEN_ANOTHER))
         }
     }
 }

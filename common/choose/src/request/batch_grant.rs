@@ -27,17 +27,19 @@ pub(crate) fn granted(
         .or_else(|| numbered(gpus, inventory))
 }
 
-/// What a task was given whose variable names devices that its cgroup closes: those that
-/// its cgroup leaves, if they are exactly as many. Slurm names the first device of the job
-/// to all its tasks where it binds them (`--gpus-per-task=1` with AutoDetect=nvml).
+/// What a task was given whose variable names `count` devices, of which one at least is closed to it
+/// or not listed at all: those that its cgroup leaves, if they are exactly as many and none is the
+/// site's own. Slurm names the first device of the job to all its tasks where it binds them
+/// (`--gpus-per-task=1` with AutoDetect=nvml), and NVML does not list what the cgroup closes.
 pub(crate) fn open_instead(
-    named: &[Device],
+    count: usize,
     inventory: &Inventory,
     site: Option<&DeviceList>,
 ) -> Option<Vec<Uuid>> {
-    let is_closed = !named.is_empty() && named.iter().all(|device| !device.usable);
-    let open = as_many(named.len(), inventory, site).filter(|open| is_closed && !open.is_empty());
-    open.map(|open| uuids(&open))
+    let open = as_many(count, inventory, site)?;
+    let is_sites = |device: &&Device| site.is_some_and(|list| list.names(device));
+    let is_of_job = !open.is_empty() && !open.iter().any(is_sites);
+    is_of_job.then(|| uuids(&open))
 }
 
 /// The devices that this process may open, if they are as many as the batch system says: a
@@ -219,6 +221,7 @@ mod tests {
             ("as many as with one outside", &[1, 4], Some(2), some(&[1, 4])),
             ("all of Slurm's", &[0, 1, 2, 3, 4, 5, 6, 7], Some(4), some(&[0, 1, 2, 3])),
             ("one that does not agree", &[1, 4, 5], Some(2), None),
+            ("only one outside", &[4], Some(1), some(&[4])),
         ] {
             let inventory = node(&[Some(2); 4], open);
             let listed: Vec<String> = (4..8).map(|at| inventory.devices[at].uuid.to_string()).collect();
@@ -226,27 +229,25 @@ mod tests {
             let gpus = BatchGpus { count, ..BatchGpus::default() };
             let expected = expected.map(|places| places.iter().map(|at| inventory.devices[*at].uuid.clone()).collect());
             assert_eq!(granted(&gpus, &inventory, Some(&site)), expected, "{what}");
-            let closed = vec![inventory.devices[3].clone(); count.unwrap_or(1)];
-            if !open.contains(&3) {
-                assert_eq!(open_instead(&closed, &inventory, Some(&site)), expected, "{what}");
-            }
+            // Where another device is named, none of the site's own is given instead.
+            let instead = open_instead(count.unwrap_or(1), &inventory, Some(&site));
+            assert_eq!(instead, expected.filter(|_| !what.contains("one outside")), "{what}");
         }
     }
 
     #[test]
     #[rustfmt::skip]
-    fn a_task_has_what_its_cgroup_leaves_if_its_variable_names_what_it_closes() {
+    fn a_task_has_what_its_cgroup_leaves_if_it_is_as_many_as_its_variable_names() {
         let some = |places: &[usize]| Some(places.to_vec());
-        for (named, open, expected) in [
-            (&[0][..], &[3][..], some(&[3])), (&[0, 1], &[2, 3], some(&[2, 3])),
-            (&[0], &[0], None), (&[0, 1], &[1, 2], None), (&[0], &[2, 3], None),
-            (&[0, 1], &[3], None), (&[0], &[], None), (&[], &[], None),
+        for (count, open, expected) in [
+            (1, &[3][..], some(&[3])), (2, &[2, 3], some(&[2, 3])), (2, &[1, 2], some(&[1, 2])),
+            (1, &[2, 3], None), (2, &[3], None), (1, &[], None), (0, &[], None),
         ] {
             let inventory = node(&[Some(2); 2], open);
-            let of = |at: &usize| inventory.devices[*at].clone();
-            let named: Vec<Device> = named.iter().map(of).collect();
-            let expected = expected.map(|places| places.iter().map(|at| of(at).uuid).collect());
-            assert_eq!(open_instead(&named, &inventory, None), expected, "{open:?}");
+            let expected = expected.map(|places| {
+                places.iter().map(|at| inventory.devices[*at].uuid.clone()).collect()
+            });
+            assert_eq!(open_instead(count, &inventory, None), expected, "{open:?}");
         }
     }
 }

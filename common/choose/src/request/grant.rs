@@ -19,6 +19,9 @@ pub(super) const WITHOUT_GRANT: &str =
 const WITHOUT_GRANT_OF_LINK: &str =
     "unset CUDA_VISIBLE_DEVICES, or set CUDAWRAP_IGNORE_GRANT=1, to choose among all devices";
 
+/// What a person can do where a task may not open what is named to it, or does not see it.
+pub const GIVEN_ANOTHER: &str = "the batch system named it to this task and gave it another one: with Slurm, try --gpu-bind=none";
+
 /// What a call makes of its grant.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum GrantUse {
@@ -176,9 +179,12 @@ impl Grant {
                     LazyCell::new(|| self.order_by_pci && gpu_bus::has_all(inventory.gpus.len()));
                 let named = visible::resolve(entries, inventory, &|| *certain);
                 self.unclear = named.unclear;
-                let instead =
-                    batch_grant::open_instead(&named.devices, inventory, self.site.as_ref());
-                if let Some(open) = instead.filter(|_| self.batch_job) {
+                // Then it says only how many there are.
+                let says_how_many = self.batch_job && named.is_closed;
+                let open = says_how_many.then(|| {
+                    batch_grant::open_instead(entries.len(), inventory, self.site.as_ref())
+                });
+                if let Some(open) = open.flatten() {
                     self.correction = Some(format!(
                         "CUDA_VISIBLE_DEVICES={}: this task may not open that; it was given {}",
                         self.value,
@@ -296,8 +302,9 @@ impl Grant {
             format!("CUDA_VISIBLE_DEVICES={shown}{dots}: no such device on this node"),
         )
         .hint(match self.value.as_str() {
+            _ if self.batch_job => GIVEN_ANOTHER,
             "getgpu" => "did you forget $( )? CUDA_VISIBLE_DEVICES=$(getgpu) ./app",
-            _ => self.remedy("re-partitioned? unset CUDA_VISIBLE_DEVICES and ask again"),
+            _ => "re-partitioned? unset CUDA_VISIBLE_DEVICES and ask again",
         })
     }
 

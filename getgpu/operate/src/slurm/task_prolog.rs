@@ -167,7 +167,8 @@ impl SlurmTask<'_> {
             return show(HIDE);
         }
         let who = match failure.kind {
-            Kind::NoneFree => Who::Each,
+            // Each task has a cgroup of its own.
+            Kind::NoneFree | Kind::NoDevice | Kind::NoUsableGpu => Who::Each,
             _ => Who::First,
         };
         Err(Denied::new(who, of_job(failure, options)))

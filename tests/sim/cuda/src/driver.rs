@@ -9,7 +9,7 @@ use std::sync::Mutex;
 
 use sim_node::{Folder, Record};
 
-use crate::{device_nodes, injection, visible};
+use crate::{injection, visible};
 
 const SUCCESS: i32 = 0;
 const INVALID_VALUE: i32 = 1;
@@ -64,7 +64,7 @@ fn first_visible() -> Result<String, i32> {
     let folder = Folder::from_env().ok_or(NO_DEVICE)?;
     let list = env::var_os("CUDA_VISIBLE_DEVICES").map(|list| list.to_string_lossy().into_owned());
     let mut node = folder.node().map_err(|_| UNKNOWN)?;
-    device_nodes::retain_open(&mut node);
+    sim_node::device_nodes::retain_open(&mut node);
     visible::first_device(&node, list.as_deref(), visible::Order::of_process()).ok_or(NO_DEVICE)
 }
 

@@ -1,8 +1,7 @@
 //! What stands for the CUDA driver: the order in which cuInit reads variables and loads a
-//! tool (`injection`), which device a program gets (`visible`, `device_nodes`), and the few
+//! tool (`injection`), which device a program gets (`visible`), and the few
 //! functions of libcuda.so.1 that a program of the tests calls (`driver`).
 
-pub mod device_nodes;
 mod driver;
 pub mod injection;
 pub mod visible;

@@ -13,7 +13,7 @@
 mod flags;
 
 use flags::Flags;
-use sim_cuda::{device_nodes, injection, visible};
+use sim_cuda::{injection, visible};
 use sim_node::{Folder, Record, Registration, Taken};
 use std::io::{self, Write};
 use std::path::Path;
@@ -47,7 +47,7 @@ fn run(flags: &Flags) -> io::Result<ExitCode> {
     let visible =
         env::var_os("CUDA_VISIBLE_DEVICES").map(|list| list.to_string_lossy().into_owned());
     let mut node = folder.node()?;
-    device_nodes::retain_open(&mut node);
+    sim_node::device_nodes::retain_open(&mut node);
     let Some(uuid) = visible::first_device(&node, visible.as_deref(), visible::Order::of_process())
     else {
         return no_device(flags);

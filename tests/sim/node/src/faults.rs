@@ -19,6 +19,9 @@ pub struct Faults {
     pub foreign_pidns_nameless: bool,
     /// The lists of a compute instance have the processes of the others of its GPU instance, too.
     pub siblings_listed: bool,
+    /// Devices whose nodes in /dev the caller may not open are not listed, as in a task of Slurm with
+    /// ConstrainDevices.
+    pub closed_hidden: bool,
     /// Each list of compute processes has this many invented entries more than the one
     /// before.
     pub processes_grow: u32,

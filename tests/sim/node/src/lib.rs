@@ -3,6 +3,7 @@
 //! tests share it through one folder (`SIM_NODE`).
 
 mod builtin;
+pub mod device_nodes;
 mod faults;
 mod folder;
 mod gpu;

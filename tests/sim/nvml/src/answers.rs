@@ -57,8 +57,11 @@ impl Session {
     }
 
     pub(crate) fn index(&self, device: Device) -> Reply<u32> {
-        let gpu = self.parent(device)?.index;
-        Ok(self.mig(device).map_or(gpu, |mig| mig.index))
+        match device {
+            // Its place among those that are listed.
+            Device::Gpu(at) => Ok(at as u32),
+            _ => self.mig(device).map(|mig| mig.index),
+        }
     }
 
     /// Current and pending mode.

@@ -42,6 +42,9 @@ impl Session {
     pub(crate) fn open(folder: Folder) -> io::Result<Self> {
         let mut node = folder.node()?;
         let faults = folder.faults()?;
+        if faults.closed_hidden {
+            sim_node::device_nodes::retain_open(&mut node);
+        }
         let uid = outer_uid(nix::unistd::geteuid().as_raw());
         let mps_domains =
             std::env::var_os("NVML_MPS_DEVICE_ENUMERATION").is_some_and(|value| value == "1");

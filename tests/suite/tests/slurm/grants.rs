@@ -64,16 +64,30 @@ fn what_other_steps_of_the_job_have_is_not_somebody_elses() {
     first.signal(Signal::SIGKILL);
 }
 
+/// Whether NVML lists what a task may not open: in real tasks it does not.
+const LISTED: &str = "";
+const HIDDEN: &str = "closed_hidden = true";
+
 /// Slurm binds each task to a device of its own and names the first one to all of them
 /// (`--gpus-per-task=1` with AutoDetect=nvml and ConstrainDevices=yes). What a task may open
 /// is here a matter of modes.
 #[test]
 fn a_task_has_the_device_that_it_may_open_whatever_its_variable_names() {
+    for (faults, closed) in [
+        (LISTED, "this process may not open its device nodes"),
+        (HIDDEN, "no such device on this node"),
+    ] {
+        a_task_has_the_device_that_it_may_open(faults, closed);
+    }
+}
+
+fn a_task_has_the_device_that_it_may_open(faults: &str, closed: &str) {
     if skip::lacks(&[Need::Mounts]) {
         return;
     }
     let Some(sandbox) = gpus4() else { return };
     let uuids = sandbox.uuids();
+    sandbox.faults(faults);
     let nodes = "mount -t tmpfs -o mode=755 none /dev && mknod -m 666 /dev/null c 1 3 && \
         for n in 0 1 2 3; do mknod -m 600 /dev/nvidia$n c 195 $n; done";
     let task = |open: &str, named: &str, tasks: usize, words: &str| {
@@ -100,11 +114,26 @@ fn a_task_has_the_device_that_it_may_open_whatever_its_variable_names() {
     // Its own one, and one of several: nothing is certain there.
     task("nvidia0", first, 4, print).answers(&format!("{first}\n"));
     let two = task("nvidia2 nvidia3", first, 4, print);
-    two.refuses(125, "this process may not open its device nodes");
-    // The TaskProlog gives it to the only task.
-    let hook = task("nvidia3", first, 1, &format!("dash '{}'", script()));
-    let line = format!("export CUDA_VISIBLE_DEVICES={}\n", uuids[3]);
-    hook.exits(0).prints(&line);
+    two.refuses(125, closed);
+    two.mentions("try --gpu-bind=none");
+    // Two of the job, of which this task has one and another one.
+    let both = format!("{first},{}", uuids[1]);
+    let wrapped = "cudawrap -n 2 -- printenv CUDA_VISIBLE_DEVICES";
+    let said = task("nvidia1 nvidia2", &both, 2, wrapped);
+    said.exits(0)
+        .prints(&format!("{},{}\n", uuids[1], uuids[2]));
+    // The TaskProlog gives it to the only task, and to one of several.
+    for tasks in [1, 2] {
+        let hook = task("nvidia3", first, tasks, &format!("dash '{}'", script()));
+        let line = format!("export CUDA_VISIBLE_DEVICES={}\n", uuids[3]);
+        hook.exits(0);
+        assert!(hook.stdout.starts_with(&line), "{hook:#?}");
+    }
+    // None of the site's own.
+    sandbox.set_settings(&format!("allowed = ['{}']", uuids[3]));
+    task("nvidia3", first, 4, print).refuses(125, closed);
+    let both = task("nvidia2 nvidia3", first, 4, print);
+    both.exits(0).prints(&format!("{}\n", uuids[2]));
 }
 
 /// What the first task has reserved of it is not the second one's, although both are of the
@@ -116,6 +145,7 @@ fn a_task_is_not_given_what_another_task_of_its_job_has() {
     }
     let Some(sandbox) = gpus4() else { return };
     let uuids = sandbox.uuids();
+    sandbox.faults(HIDDEN);
     let task = format!(
         "setpriv --reuid={OTHER} --regid={OTHER} --clear-groups env SLURM_JOB_ID=7 SLURM_STEP_ID=0 \
          SLURM_STEP_TASKS_PER_NODE=2 SLURM_GPUS_ON_NODE=2 CUDA_VISIBLE_DEVICES={}",
