@@ -68,8 +68,8 @@ keys! {
         |s| s.memory_decides.to_string(), |s, t| s.memory_decides = truth(t)?;
     policy "nvml_timeout", "how long the NVIDIA library may take in all before a call fails; a GPU that takes a fifth of it for its first question, or a sixth for a later one, is left alone",
         |s| show_time(s.nvml_timeout), |s, t| s.nvml_timeout = some_time(t)?;
-    policy "without_grant", "what a batch job without CUDA_VISIBLE_DEVICES may use: \"all\" devices or \"none\"",
-        |s| quoted(&s.without_grant), |s, t| s.without_grant = read(t)?;
+    policy "without_grant", "what a batch job without CUDA_VISIBLE_DEVICES may use: \"all\" devices or \"none\"; where `slurm.shares` is set: \"none\", if this is not set",
+        |s| quoted(if s.hides_ungranted() { "none" } else { "all" }), |s, t| s.without_grant = read(t)?;
     policy "unshared", "what a call does in a container whose lock is not the host's: \"warn\", \"quiet\" or \"fail\"",
         |s| quoted(&s.unshared), |s, t| s.unshared = read(t)?;
     policy "max_per_user", "devices that one user may have leased or reserved at a time; unset: any number",

@@ -8,7 +8,7 @@ use getgpu_model::{Selector, Share, quantity};
 
 use crate::{
     ArgvZero, AutoSettings, DeviceNames, IdleAction, LeaseAt, Log, Policy, RunOrFail, Shown,
-    SlurmSettings, Type, Unshared, Wait, WithoutGrant,
+    SlurmSettings, SlurmTasks, Type, Unshared, Wait, WithoutGrant,
 };
 
 /// The site's list of devices if no setting names another.
@@ -140,6 +140,23 @@ impl Settings {
             "reserved for at most {}, the limit of this node (max_hold)",
             quantity::time_text(most)
         ))
+    }
+}
+
+impl Settings {
+    /// Whether this node's devices are shared by parts that Slurm's prolog reserves, as the site's file
+    /// says.
+    pub fn shares_by_parts(&self) -> bool {
+        self.places.contains_key("slurm.shares") && !self.slurm.shares.is_empty()
+    }
+
+    /// Whether a batch job without a grant may use no device. Where devices are shared by parts that
+    /// is so unless the site says otherwise, or has the TaskProlog give devices to such jobs.
+    pub fn hides_ungranted(&self) -> bool {
+        let is_said = self.places.contains_key("without_grant");
+        let by_hook = !matches!(self.slurm.tasks, SlurmTasks::Auto | SlurmTasks::Asked);
+        let by_default = !is_said && self.shares_by_parts() && !by_hook;
+        by_default || self.without_grant == WithoutGrant::None
     }
 }
 

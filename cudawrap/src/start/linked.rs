@@ -116,7 +116,6 @@ fn with_device(
     let began = Instant::now();
     let grant_ignored = switch(options::grant_ignored(), diag);
     let value = environment.visible.as_deref().filter(|_| !grant_ignored);
-    let visible = Visible::parse(value);
     if value.is_some_and(|value| hides_all(&value.to_string_lossy())) {
         return Ok(LaunchSpec::unchanged());
     }
@@ -136,7 +135,7 @@ fn with_device(
         tag: lease_tag::own()?,
         began,
     };
-    let choice = match visible {
+    let choice = match asked.grant().visible {
         Visible::Unset => free(&call, asked)?,
         _ => match named(&call, asked)? {
             Some(choice) => choice,

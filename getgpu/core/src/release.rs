@@ -4,7 +4,7 @@
 use std::time::Duration;
 
 use getgpu_linux::{Stat, pidfd, procfs::run_time::Stopwatch};
-use getgpu_lock::{HolderProcess, LockFile, ownership_proof};
+use getgpu_lock::{HolderArgs, HolderProcess, LockFile, Role, ownership_proof};
 use getgpu_model::{Diag, Failure, Job, Kind, Uuid, quantity};
 use nix::sys::signal::{Signal, kill};
 use nix::unistd::Pid;
@@ -15,11 +15,29 @@ use crate::ended_reservation::EndedReservation;
 const PATIENCE: Duration = Duration::from_secs(5);
 const PAUSE: Duration = Duration::from_millis(1);
 
+/// A user's own reservations, for root all. What root's prolog has reserved for a job is not its
+/// user's to give up.
 fn mine(lock_file: &LockFile) -> Vec<HolderProcess> {
     let uid = nix::unistd::geteuid();
-    ownership_proof::reservations(lock_file, (!uid.is_root()).then_some(uid.as_raw()), &|_| {
-        true
+    let of_user = (!uid.is_root()).then_some(uid.as_raw());
+    ownership_proof::reservations(lock_file, of_user, &|args| {
+        uid.is_root() || args.role != Role::JobPart
     })
+}
+
+/// Says that the parts of a user's jobs stay.
+fn tell_of_parts(lock_file: &LockFile, diag: &Diag) {
+    let uid = nix::unistd::geteuid();
+    if uid.is_root() {
+        return;
+    }
+    let is_part = |args: &HolderArgs| args.role == Role::JobPart;
+    let parts = ownership_proof::reservations(lock_file, Some(uid.as_raw()), &is_part);
+    if let Some(job) = parts.first().and_then(|part| part.args.job_of_part()) {
+        diag.warn(&format!(
+            "the part of job {job} left alone: it is the job's until it ends"
+        ));
+    }
 }
 
 /// Gives up the reservation under the tag `name`, or of the device with this UUID or, if no
@@ -64,6 +82,7 @@ pub fn one(
             Kind::NoneFree,
             format!("{unknown}: no reservation of yours"),
         );
+        tell_of_parts(lock_file, diag);
         return Err(failure.hint(if is_label {
             "CUDAWRAP_TAG only shows a name, which several may have: getgpu --release=UUID"
         } else {
@@ -102,6 +121,7 @@ pub fn all(lock_file: &LockFile, diag: &Diag) -> Result<(), Failure> {
             "{one} of other batch jobs left alone, such as job {job}'s"
         ));
     }
+    tell_of_parts(lock_file, diag);
     end(lock_file, &given_up, PATIENCE, diag)
 }
 

@@ -28,6 +28,14 @@ impl Asked {
         grant_use: GrantUse,
     ) -> Result<Self, Failure> {
         let asked = Self::listed(settings, environment, grant_use)?;
+        if asked.grant().lacks_part {
+            let text = "this job has no part of a GPU on this node";
+            let part = settings.slurm.shares.first();
+            let part = part.map_or("gpushare4", |part| part.name.as_str());
+            return Err(Failure::new(Kind::NoGrant, text).hint(format!(
+                "ask for one when you submit the job, for example: sbatch --constraint={part}"
+            )));
+        }
         let is_said = grant_use == GrantUse::Honor && environment.visible.is_some();
         if asked.grant().visible == Visible::Nothing && !is_said {
             return Err(
@@ -90,7 +98,7 @@ impl Asked {
         let grant = Grant::read(settings, environment, grant_use);
         // What a batch system has granted is not cut by the list for interactive use, nor
         // counted.
-        let granted_by_batch = environment.batch_job && grant.names_devices();
+        let granted_by_batch = grant.is_in_batch_job() && grant.names_devices();
         let counted = !granted_by_batch && !namespaces::is_host_root();
         let allowed = if granted_by_batch {
             None

@@ -5,12 +5,13 @@
 use std::cell::LazyCell;
 
 use super::batch_grant;
+use super::job_part::{self, PartOfJob};
 use getgpu_ask::{Node, gpu_bus, nvml_client};
 use getgpu_model::{
     BatchGpus, Detail, Diag, Failure, Inventory, Kind, Selector, Uuid, Visible, visible,
 };
 use getgpu_settings::allowed::{self, DeviceList};
-use getgpu_settings::{Environment, Settings, WithoutGrant};
+use getgpu_settings::{Environment, Settings};
 
 /// What to do where CUDA_VISIBLE_DEVICES leaves too little.
 pub(super) const WITHOUT_GRANT: &str =
@@ -67,6 +68,8 @@ pub struct Grant {
     batch_job: bool,
     /// The call is a wrapped program's, which has variables for options.
     of_link: bool,
+    /// Devices are shared by parts here, and this job has none.
+    pub(super) lacks_part: bool,
     /// The site's list, inside a batch job: which devices the batch system does not manage.
     site: Option<DeviceList>,
 }
@@ -75,20 +78,20 @@ impl Grant {
     /// What the environment says.
     pub fn read(settings: &Settings, environment: &Environment, grant_use: GrantUse) -> Self {
         let is_honored = grant_use == GrantUse::Honor;
+        let part = job_part::find(settings, environment);
         let value = environment.visible.as_deref().filter(|_| is_honored);
         let batch_gpus = environment
             .batch_gpus
             .clone()
             .filter(|_| environment.batch_job && value.is_none() && is_honored);
-        let outside_grant = settings.without_grant == WithoutGrant::None
-            && environment.batch_job
-            && batch_gpus.is_none();
+        let outside_grant =
+            settings.hides_ungranted() && environment.batch_job && batch_gpus.is_none();
         let visible = match Visible::parse(value) {
             Visible::Unset if outside_grant => Visible::Nothing,
             visible => visible,
         };
         let value = value.map(|value| value.to_string_lossy().into_owned());
-        Self {
+        let mut grant = Self {
             value: value.unwrap_or_default(),
             visible,
             batch_gpus,
@@ -104,7 +107,19 @@ impl Grant {
                 .batch_job
                 .then(|| allowed::allowed(settings).ok().flatten())
                 .flatten(),
+            lacks_part: part == Some(PartOfJob::Missing),
+        };
+        match part {
+            Some(PartOfJob::Reserved(devices)) => {
+                let named = grant.value.clone();
+                grant.name_instead(devices);
+                grant.is_unnamed = named != grant.value;
+            }
+            Some(PartOfJob::Missing) => grant.visible = Visible::Nothing,
+            None => return grant,
         }
+        (grant.batch_job, grant.batch_gpus) = (true, None);
+        grant
     }
 
     /// The same for a wrapped program, whose user a hint names variables to.

@@ -7,6 +7,7 @@ mod batch_grant;
 mod filter;
 pub mod grant;
 mod granted;
+mod job_part;
 mod owned;
 
 pub use asked::Asked;

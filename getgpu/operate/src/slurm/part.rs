@@ -4,7 +4,7 @@
 use getgpu_choose::GrantUse;
 use getgpu_lock::Role;
 use getgpu_model::{Failure, Kind};
-use getgpu_settings::Environment;
+use getgpu_settings::{Environment, Loaded};
 
 use super::{Context, DIAG};
 use crate::prometheus::text;
@@ -49,7 +49,22 @@ pub fn reserve(
     format: Format,
 ) -> Result<(), Failure> {
     options.format = format;
-    carry_out(&options, context.loaded.clone(), environment, &DIAG, text)
+    carry_out(
+        &options,
+        loaded(context, options.role),
+        environment,
+        &DIAG,
+        text,
+    )
+}
+
+/// What is in force: while a part is reserved or printed, the job does not have it yet.
+fn loaded(context: &Context, role: Role) -> Loaded {
+    let mut loaded = context.loaded.clone();
+    if role == Role::JobPart {
+        loaded.settings.slurm.shares.clear();
+    }
+    loaded
 }
 
 /// Prints the lines for the part that a prolog has reserved under a tag; whether there is
@@ -60,7 +75,7 @@ pub fn print_reserved(context: &Context, tag: &str) -> Result<bool, Failure> {
     options.role = Role::JobPart;
     let printed = carry_out(
         &options,
-        context.loaded.clone(),
+        loaded(context, options.role),
         &context.environment,
         &DIAG,
         text,

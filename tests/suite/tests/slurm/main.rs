@@ -6,6 +6,7 @@ mod grants;
 mod hook_calls;
 mod job_options;
 mod job_shares;
+mod own_part;
 mod preemption;
 mod prolog_epilog;
 mod prolog_failures;
