@@ -82,11 +82,9 @@ impl SlurmTask<'_> {
         let settings = &self.context.loaded.settings.slurm;
         let wish = Wish::read(settings, self.granted.is_some())
             .map_err(|failure| Denied::new(Who::First, failure))?;
-        if wish == Wish::Nothing {
-            return Ok(());
-        }
-        if wish == Wish::Nobody || task::only_starts_tasks(&variable) {
-            return self.leave_alone();
+        let is_unasked = matches!(wish, Wish::Nothing | Wish::Nobody);
+        if is_unasked || task::only_starts_tasks(&variable) {
+            return self.leave_alone(&wish);
         }
         let options = wish.options();
         let amount_is_typed = part::says_how_much(options)
@@ -137,8 +135,16 @@ impl SlurmTask<'_> {
         }
     }
 
-    /// Nothing is given to the task.
-    fn leave_alone(&self) -> Result<(), Denied> {
+    /// Nothing is given to the task; where a job without a grant may use no device, it sees none.
+    fn leave_alone(&self, wish: &Wish) -> Result<(), Denied> {
+        let settings = &self.context.loaded.settings;
+        let has_grant = self.granted.is_some() || self.context.environment.batch_gpus.is_some();
+        if !has_grant && settings.hides_ungranted() {
+            return show(HIDE);
+        }
+        if *wish == Wish::Nothing {
+            return Ok(());
+        }
         let library = getgpu_auto::library_for_tasks(&self.context.loaded.settings);
         match library {
             Some(library) if self.may_load_library() => show(&injection(&library)),

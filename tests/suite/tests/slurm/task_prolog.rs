@@ -89,6 +89,22 @@ fn a_job_that_has_no_grant_nor_asks_gets_and_hears_nothing() {
     for empty in ["", "-1", "NoDevFiles"] {
         called(&sandbox, &format!("{STEP} CUDA_VISIBLE_DEVICES={empty}")).answers("");
     }
+    // Nothing keeps such a job from a GPU that another one has, but the site's word.
+    sandbox.set_settings("without_grant = 'none'");
+    for hidden in [
+        STEP.to_owned(),
+        format!("{STEP} GETGPU_SLURM=no"),
+        "SLURM_JOB_ID=7".to_owned(),
+        "SLURM_JOB_ID=7 SLURM_TASKS_PER_NODE=4 SLURM_NTASKS=4 tasks=both".to_owned(),
+    ] {
+        called(&sandbox, &hidden).answers(NONE);
+    }
+    for granted in [
+        "SLURM_JOB_GPUS=0,1",
+        "CUDA_VISIBLE_DEVICES=0,1 GETGPU_SLURM=no",
+    ] {
+        called(&sandbox, &format!("{STEP} {granted}")).answers("");
+    }
     // A node without GPUs: nothing to tell those who did not ask, whatever the site wants
     // for all.
     let sandbox = Sandbox::builder("gpus4").without_library().build();
