@@ -108,7 +108,8 @@ function share_of_job(job_desc)
     if not features[share.feature] then
         job_desc.features = joined(job_desc.features, share.feature, "&")
     end
-    if job_desc.environment then
+    -- Of other jobs Slurm tells no environment, and logs an error where one is set.
+    if (job_desc.script or "") ~= "" then
         job_desc.environment["GETGPU_SLURM_PART"] = share.feature
         -- srun --export=NONE in the job's script leaves variables of Slurm's alone.
         job_desc.environment["SLURM_GETGPU_PART"] = share.feature

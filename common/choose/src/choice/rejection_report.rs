@@ -5,7 +5,7 @@ use std::collections::BTreeMap;
 
 use getgpu_linux::{procfs::namespaces, users};
 use getgpu_lock::{OfdLock, Side, Span, holders};
-use getgpu_model::{Device, Failure, Kind};
+use getgpu_model::{Device, Failure, Job, Kind};
 
 use super::offer::Rejected;
 
@@ -104,8 +104,16 @@ impl RejectionReport {
             1 => "1 of them is",
             many => &format!("{many} of them are"),
         };
+        // A shell that pam_slurm_adopt has put into a job is none of its steps.
+        let what = match Job::of(std::process::id() as i32) {
+            Some(job) => format!(
+                "for which step of a job, srun --jobid={} --overlap starts a program in this one",
+                job.number()
+            ),
+            None => "which, getgpu --release-all gives them back".into(),
+        };
         Some(format!(
-            "{them} reserved for you: getgpu --list --mine shows which, getgpu --release-all gives them back"
+            "{them} reserved for you: getgpu --list --mine shows {what}"
         ))
     }
 

@@ -21,7 +21,7 @@ const WITHOUT_GRANT_OF_LINK: &str =
     "unset CUDA_VISIBLE_DEVICES, or set CUDAWRAP_IGNORE_GRANT=1, to choose among all devices";
 
 /// What a person can do where a task may not open what is named to it, or does not see it.
-pub const GIVEN_ANOTHER: &str = "the batch system named it to this task and gave it another one: with Slurm, try --gpu-bind=none";
+pub const GIVEN_ANOTHER: &str = "in a job CUDA_VISIBLE_DEVICES is the batch system's to set: ask it for other GPUs or, if Slurm named another task's, try --gpu-bind=none";
 
 /// What a call makes of its grant.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -371,7 +371,7 @@ impl Grant {
     /// to unset it takes what others were granted.
     pub fn remedy(&self, elsewhere: &'static str) -> &'static str {
         if self.batch_job {
-            "the batch system set CUDA_VISIBLE_DEVICES for this job: ask it for other GPUs"
+            "in a job CUDA_VISIBLE_DEVICES is the batch system's to set: ask it for other GPUs"
         } else {
             elsewhere
         }

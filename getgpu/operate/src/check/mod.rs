@@ -38,6 +38,11 @@ pub fn check(
     let inventory = devices::check(settings, lock_file.as_ref(), &mut findings);
     if let Some(inventory) = &inventory {
         lists(settings, environment, inventory, &mut findings);
+        // Without options the jobs have what there is.
+        let choice = Some(&loaded).filter(|loaded| !loaded.settings.slurm.options.is_empty());
+        if let Some(Err(failure)) = choice.map(|loaded| slurm::check_choice(loaded, inventory)) {
+            findings.failed("settings", &failure, "getgpu --list shows what there is");
+        }
     }
     auto::check(settings, &mut findings);
     programs(directories, &mut findings);

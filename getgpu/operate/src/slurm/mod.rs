@@ -20,10 +20,10 @@ mod wish;
 use std::path::PathBuf;
 use std::time::Duration;
 
-use getgpu_choose::{LockWarning, find_lock_file};
+use getgpu_choose::{Asked, GrantUse, LockWarning, find_lock_file, pool};
 use getgpu_linux::CommandLines;
 use getgpu_lock::LockFile;
-use getgpu_model::{Diag, Failure, Verbosity};
+use getgpu_model::{Diag, Failure, Inventory, Verbosity};
 use getgpu_settings::{Environment, Loaded, Settings};
 
 use getgpu_core::options::Hook;
@@ -53,6 +53,31 @@ pub fn check_options(words: &[String]) -> Result<(), Failure> {
         .map(drop)
         .map_err(|mut failure| {
             failure.message = format!("slurm.options: {}", failure.message);
+            failure
+        })
+}
+
+/// Whether the setting `slurm.options` leaves a device of this node to a job.
+///
+/// # Errors
+///
+/// It leaves none.
+pub fn check_choice(loaded: &Loaded, inventory: &Inventory) -> Result<(), Failure> {
+    let own = prolog::own_words(Duration::ZERO, "1/2", "4711", "0");
+    let Ok(options) = part::choosing(&loaded.settings.slurm.options, &own) else {
+        // That has been said.
+        return Ok(());
+    };
+    let mut loaded = loaded.clone();
+    for_jobs(&mut loaded.settings, Hook::Prolog);
+    options.choices.put(&mut loaded)?;
+    let environment = Environment::from(|_| None, [], false);
+    let asked = Asked::listed(&loaded.settings, &environment, GrantUse::Ignore)?;
+    pool::candidates(asked.filter(), inventory, asked.count())
+        .map(drop)
+        .map_err(|mut failure| {
+            let words = loaded.settings.slurm.options.join(" ");
+            failure.message = format!("slurm.options: `{words}`: {}", failure.message);
             failure
         })
 }

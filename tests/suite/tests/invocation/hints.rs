@@ -138,6 +138,16 @@ fn on_a_terminal_ones_own_reservations_come_with_their_remedy() {
     assert!(text.contains(remedy), "{text}");
     let piped = call().run();
     assert!(!piped.exits(1).stderr.contains("reserved for you"));
+    // In a shell that Slurm has adopted (pam_slurm_adopt) a step of the job may have the device.
+    std::fs::copy("/bin/sh", sandbox.path("work/slurmstepd")).unwrap();
+    let adopted = "exec -a 'slurmstepd: [7.extern]' ./slurmstepd -c 'getgpu --for 0; exit $?'";
+    let shell = sandbox.command("bash").args(["-c", adopted]);
+    let terminal = Terminal::new(200, 24);
+    shell.stderr(terminal.slave()).run().exits(1);
+    let text = terminal.rest();
+    let remedy =
+        "shows for which step of a job, srun --jobid=7 --overlap starts a program in this one";
+    assert!(text.replace("\r\n", "").contains(remedy), "{text}");
 }
 
 #[test]

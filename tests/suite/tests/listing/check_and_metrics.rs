@@ -103,6 +103,10 @@ fn every_problem_is_told_with_a_remedy() {
         "",
         "slurm.options: with these options getgpu chooses no device",
     );
+    sandbox.set_settings("[slurm]\noptions = '--gpu 3'");
+    problem(&sandbox, "", "slurm.options: `--gpu 3`: ");
+    sandbox.set_settings("[slurm]\noptions = '--gpu 0'");
+    sandbox.ask("--check").exits(0);
     sandbox.set_settings("allowed = ['MIG-00000000-0000-0000-0000-000000000000', 'bad']");
     problem(&sandbox, "", "`bad` is not the UUID of a device");
     problem(&sandbox, "", "no device is handed out");

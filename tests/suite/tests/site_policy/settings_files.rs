@@ -152,7 +152,7 @@ fn a_batch_job_has_its_grant_or_what_the_site_says() {
     let two = format!("SLURM_JOB_ID=7 CUDA_VISIBLE_DEVICES={first} getgpu -n 2");
     let said = sandbox.words(&two).run();
     said.refuses(3, "2 devices wanted: only 1 such device exists here within");
-    said.mentions("hint: the batch system set CUDA_VISIBLE_DEVICES for this job: ask it for");
+    said.mentions("hint: in a job CUDA_VISIBLE_DEVICES is the batch system's to set: ask it for");
     for job in ["SLURM_JOB_ID", "PBS_JOBID", "LSB_JOBID"] {
         let ask = |option: &str| sandbox.getgpu([option]).env(job, "7");
         ask("--no-reserve")

@@ -111,7 +111,12 @@ fn jobs_queue_in_slurm_until_a_part_is_free() {
     }
     sandbox.file("work/go", "", 0o644);
     jobs.extend((10..40).map(submit));
+    let step = cluster.srun("-n1 --constraint=gpushare4 sim-cuda --max 4");
+    step.run().exits(0).says(&[]);
     cluster.until_empty();
+    let logs = cluster.logs();
+    let lines = logs.lines().filter(|line| line.contains("environment"));
+    assert_eq!(lines.collect::<Vec<_>>(), [""; 0], "jobs of srun have none");
     for job in jobs {
         let output = cluster.output(&job);
         let ran = output.starts_with("grant GPU-") && output.contains("\nRUN ");
