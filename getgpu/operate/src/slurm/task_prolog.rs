@@ -124,9 +124,9 @@ impl SlurmTask<'_> {
                     "job {job}: {part} was promised, and no prolog has reserved it on this node"
                 );
                 if variable("SLURM_RESTART_COUNT").is_some() {
-                    // slurmd takes a job that starts again at once for one that it knows.
+                    // slurmd takes it for a job that it knows.
                     why += &format!(
-                        "; after `scontrol requeue {job}` leave its start to Slurm, which runs the prolog"
+                        "; Slurm has started the job again without its prolog: scontrol requeue {job} starts it once more"
                     );
                 }
                 Err(Denied::because(Kind::NoneFree, why))

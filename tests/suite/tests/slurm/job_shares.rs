@@ -223,11 +223,11 @@ srun -Q sh -c \"$sees\"; srun -Q --export=NONE /bin/sh -c \"$sees\"";
     cluster.until_empty();
     let again_said = cluster.output(&again);
     assert!(
-        again_said.contains("leave its start to Slurm"),
+        again_said.contains(&format!("scontrol requeue {again} starts it once more")),
         "{again_said}"
     );
     let said = cluster.output(&promised);
-    assert!(!said.contains("leave its start"), "{said}");
+    assert!(!said.contains("scontrol requeue"), "{said}");
     let values = said.lines().filter(|line| !line.contains("getgpu"));
     assert!(values.eq(["", "", ""]), "{said}");
     assert!(said.contains("gpushare4 was promised"), "{said}");
