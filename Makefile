@@ -171,7 +171,7 @@ built:
 
 examples  = $(docdir)/examples
 pages     = getgpu.1 cudawrap.1 create-cudawrap.1
-hooks     = task-prolog prolog epilog health
+hooks     = task-prolog prolog epilog health in-use
 documents = README.md docs/GUIDE.md docs/GUARANTEES.md docs/ADMIN.md docs/TROUBLESHOOTING.md docs/LAUNCHERS.md docs/CLUSTER.md docs/AUTO.md SECURITY.md CHANGELOG.md LICENSE-MIT LICENSE-APACHE
 samples   = etc/config.toml etc/profile.d/getgpu.sh etc/profile.d/cudawrap.sh etc/environment.d/60-cudawrap.conf etc/modulefile/cudawrap.tcl etc/systemd/gpu-app.service etc/systemd/getgpu-monitor.service etc/prometheus/getgpu-alerts.yml etc/prometheus/getgpu-dashboard.json etc/list.schema.json
 
@@ -206,9 +206,11 @@ install-files:
 	$(call placed,/usr/local/bin,$(bindir),$(slurmdir)/README.md)
 	$(call placed,../../docs,$(docdir),$(slurmdir)/README.md)
 
-# Every wrapped program first gets its name back: without cudawrap its path would not run. If one cannot be, nothing is removed.
+# Every wrapped program first gets its name back: without cudawrap its path would not run. If one cannot be, nothing is removed; nor while slurm.conf
+# names a hook.
 # The settings stay if they were changed; /run/getgpu stays, since running programs hold their leases there.
 uninstall: ## unwraps programs, and removes what install has put there
+	test -n $(call quoted,$(DESTDIR)) || test ! -x $(call quoted,$(slurmdir)/in-use) || $(call quoted,$(slurmdir)/in-use)
 	test -n $(call quoted,$(DESTDIR)) || test ! -x $(call quoted,$(bindir)/create-cudawrap) || $(call quoted,$(bindir)/create-cudawrap) --undo --all
 	$(MAKE) --no-print-directory uninstall-files
 

@@ -94,6 +94,13 @@ must [ -x /usr/bin/cudawrap ]
 for name in "${names[@]}"; do must [ -e "/opt/app/$name" ]; done
 umount /opt/app
 
+say "a removal is stopped while slurm.conf names a hook"
+mkdir -p /etc/slurm
+printf '#Epilog=/usr/share/getgpu/slurm/epilog\nProlog=/usr/share/getgpu/slurm/prolog\n' >/etc/slurm/slurm.conf
+must_not remove_it >/dev/null 2>&1
+must [ -x /usr/share/getgpu/slurm/prolog ]
+rm -r /etc/slurm
+
 say "remove: the same programs under their names, and they run"
 remove_it >/dev/null 2>&1
 must_not command -v getgpu >/dev/null

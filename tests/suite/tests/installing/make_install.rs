@@ -141,6 +141,55 @@ fn what_is_installed_where_and_that_nothing_is_left() {
     assert_eq!(files(&sandbox.path("etc")), BTreeMap::new());
 }
 
+/// A node whose prolog is gone drains.
+#[test]
+fn hooks_stay_while_slurm_runs_them() {
+    if lacks(&[Need::Tool("make"), Need::Tool("timeout"), Need::Mounts]) {
+        return;
+    }
+    let sandbox = Sandbox::new("mig4");
+    mounts::apart(|| {
+        let mount = sandbox.words("mount -t tmpfs none /var/lib");
+        mount.run().exits(0);
+        make(&sandbox, "install-files").exits(0);
+        let hook = sandbox.text("usr/share/getgpu/slurm/prolog");
+        for line in [
+            format!("Prolog                  = {hook}"),
+            format!("prolog={hook}"),
+        ] {
+            sandbox.file(
+                "bin/scontrol",
+                &format!("#!/bin/sh\necho '{line}'\n"),
+                0o755,
+            );
+            let refused = make(&sandbox, "uninstall");
+            assert_ne!(refused.code(), Some(0), "{refused:#?}");
+            refused
+                .mentions("Take these lines out first")
+                .mentions(&line);
+            assert!(Path::new(&hook).is_file());
+        }
+        for line in [
+            "Prolog = /site/prolog".to_owned(),
+            format!("#Prolog={hook}"),
+        ] {
+            sandbox.file(
+                "bin/scontrol",
+                &format!("#!/bin/sh\necho '{line}'\n"),
+                0o755,
+            );
+            make(&sandbox, "uninstall").exits(0);
+            make(&sandbox, "install-files").exits(0);
+        }
+        // Nothing answers: the file.
+        sandbox.file("bin/scontrol", "#!/bin/sh\nexit 1\n", 0o755);
+        let file = sandbox.file("slurm.conf", &format!("TaskEpilog={hook}\n"), 0o644);
+        let check = sandbox.words("@/usr/share/getgpu/slurm/in-use");
+        let refused = check.env("SLURM_CONF", file).run();
+        refused.exits(1).mentions("TaskEpilog=");
+    });
+}
+
 /// What would be removed or written elsewhere if a path was not quoted.
 #[test]
 fn a_directory_with_spaces_and_quotes_is_one_directory() {
