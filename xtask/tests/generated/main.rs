@@ -6,5 +6,6 @@ mod completions;
 mod drift;
 mod json_fields;
 mod messages;
+mod named_tests;
 mod pages;
 mod setting_words;
