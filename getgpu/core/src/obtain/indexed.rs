@@ -5,16 +5,16 @@ use getgpu_ask::{HANGS_OR_SICK, Node};
 use std::rc::Rc;
 
 use getgpu_choose::{
-    Admission, Chooser, Decision, Got, Granted, IndexOrder, Indexed, Offer, Owned, Part, Taken,
-    pool,
+    Admission, Chooser, Decision, Got, Granted, IndexOrder, Indexed, Offer, Owned, Part, Rejected,
+    Taken, pool,
 };
-use getgpu_lock::Side;
+use getgpu_lock::{Claim, OfdLock, Side};
 use getgpu_model::{Device, Failure, Inventory, Kind};
 use getgpu_queue::Selected;
 
 use crate::call::GetgpuCall;
 use crate::obtain::answer::{self, Answer, Chosen};
-use crate::obtain::explain;
+use crate::obtain::{explain, running};
 use crate::options::Keep;
 
 /// The device of this index, in use or not; claimed if it is free. If it is all that the
@@ -46,7 +46,7 @@ pub fn indexed(
     };
     let why = match chooser.within_cap(&probe, &inventory)? {
         Admission::Over(over) => format!("{}: {}", device.uuid, over.message),
-        Admission::Within(guard) => match chooser.try_device(&probe, device)? {
+        Admission::Within(guard) => match offer(call, &mut chooser, &probe, device)? {
             Offer::Available(claim) => {
                 let part = Part {
                     device: device.clone(),
@@ -67,6 +67,25 @@ pub fn indexed(
     // It is printed although another user may have it.
     let uuids = vec![device.uuid.clone()];
     Ok(Chosen::Ready(Answer::of(uuids, value, None, 1.0)))
+}
+
+/// The device, if it is free, or used by nothing but the running program that it is to be held for.
+fn offer(
+    call: &GetgpuCall<'_>,
+    chooser: &mut Chooser<'_, '_>,
+    probe: &OfdLock,
+    device: &Device,
+) -> Result<Offer<Claim>, Failure> {
+    let offered = chooser.try_device(probe, device)?;
+    let (Offer::Rejected(Rejected::Busy(_)), Keep::Hold(Some(pid))) = (&offered, call.options.keep)
+    else {
+        return Ok(offered);
+    };
+    Ok(match running::claim(chooser, probe, device, pid)? {
+        Ok(None) => offered,
+        Ok(Some(claim)) => Offer::Available(claim),
+        Err(other) => Offer::Rejected(Rejected::Busy(format!("also used by {other}"))),
+    })
 }
 
 /// A device that was named is printed although it cannot be reserved, but never held.

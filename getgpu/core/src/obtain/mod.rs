@@ -10,6 +10,7 @@ pub mod explain;
 mod hand_out;
 mod indexed;
 mod reader;
+mod running;
 mod tag;
 mod unrelated;
 

@@ -15,5 +15,6 @@ mod left_behind;
 mod lifetime;
 mod max_idle;
 mod processor_limit;
+mod running_program;
 mod scripts;
 mod tags;

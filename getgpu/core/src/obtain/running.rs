@@ -1,0 +1,49 @@
+//! `getgpu INDEX --hold=PID` for a program that runs there already: the device is held for it, if it and
+//! what it has started are all that uses the device. This is how programs that were started by hand move over.
+
+use std::collections::HashSet;
+
+use getgpu_choose::{Chooser, Offer, choice::device_claim};
+use getgpu_linux::procfs::{self, ancestry};
+use getgpu_linux::users;
+use getgpu_lock::{Claim, OfdLock, Side};
+use getgpu_model::{Activity, Detail, Device, Failure};
+
+/// A claim on the device of the program `pid`; else the processes that are in its way, if others
+/// use the device too. Neither where something else is the matter.
+pub fn claim(
+    chooser: &mut Chooser<'_, '_>,
+    probe: &OfdLock,
+    device: &Device,
+    pid: i32,
+) -> Result<Result<Option<Claim>, String>, Failure> {
+    let (lock_file, request) = (chooser.lock_file, chooser.request);
+    let side = Side::Reservation;
+    let Offer::Available(claim) = device_claim::claim(lock_file, probe, side, request, device)?
+    else {
+        return Ok(Ok(None));
+    };
+    let usage = chooser.node.nvml()?.usage(device, Detail::Full)?;
+    let users: HashSet<i32> = usage.processes.iter().map(|one| one.pid as i32).collect();
+    if usage.activity != Activity::Busy || !users.iter().any(|user| comes_from(*user, pid)) {
+        return Ok(Ok(None));
+    }
+    Ok(match users.iter().find(|user| !comes_from(**user, pid)) {
+        None => Ok(Some(claim)),
+        Some(other) => Err(named(*other)),
+    })
+}
+
+/// Whether a process is `pid`, or was started by it or by one that it started.
+fn comes_from(process: i32, pid: i32) -> bool {
+    let mut above = ancestry::ancestors(process, 64).into_iter();
+    process == pid || above.any(|stat| stat.pid == pid)
+}
+
+/// `ben (pid 77, python3)`
+fn named(pid: i32) -> String {
+    let user = procfs::euid(pid).map_or_else(|| "another user".to_owned(), users::name);
+    let comm = procfs::comm(pid);
+    let program = comm.map(|comm| format!(", {}", procfs::program_name(pid, &comm)));
+    format!("{user} (pid {pid}{})", program.unwrap_or_default())
+}
