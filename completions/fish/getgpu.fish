@@ -1,4 +1,4 @@
-complete -c getgpu -s n -l count -d 'N different devices, separated by commas; all or none' -r -f
+complete -c getgpu -s n -l count -d 'N different devices, separated by commas; all or none; whole GPUs: those that are connected best' -r -f
 complete -c getgpu -l profile -d 'Only MIG devices with this profile (1g.10gb), the smallest first; may be repeated' -r -f
 complete -c getgpu -l model -d 'Only devices on GPUs of this model (H100), a part of what NVML calls them; may be repeated' -r -f
 complete -c getgpu -l min-memory -d 'Only devices (with --share: shares) with at least SIZE of memory (10G is 10 GiB), the smallest first' -r -f

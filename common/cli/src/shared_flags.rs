@@ -14,7 +14,7 @@ pub struct Choosing {
     /// auto (MIG devices if there are any, else whole GPUs), mig, gpu or any
     #[arg(id = "type", long = "type", value_name = "TYPE")]
     pub kind: Option<String>,
-    /// N different devices, separated by commas; all or none
+    /// N different devices, separated by commas; all or none; whole GPUs: those that are connected best
     #[arg(long, short = 'n', value_name = "N")]
     pub(crate) count: Option<String>,
     /// Only MIG devices with this profile (1g.10gb), the smallest first; may be repeated

@@ -140,7 +140,7 @@ fn a_holder_is_found_by_its_locks_where_no_process_has_signed() {
             (holder.uid, holder.pid),
             (Some(namespaces::host_uid(uid)), pid)
         );
-        assert_eq!((holder.kind, holder.share), (side.word(), Some(0.25)));
+        assert_eq!((&*holder.kind, holder.share), (side.word(), Some(0.25)));
     }
 }
 

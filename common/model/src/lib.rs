@@ -17,6 +17,7 @@ mod health;
 mod ident;
 mod inventory;
 pub mod lease_tag;
+mod links;
 pub mod mig_profile;
 mod nearest;
 pub mod quantity;
@@ -37,6 +38,7 @@ pub use inventory::{
     Activity, Detail, Device, Gauge, Gpu, GpuProcess, Inventory, Memory, Silent, Usage,
     usable_together,
 };
+pub use links::{GpuLinks, Links, PairLinks};
 pub use mig_profile::MigProfile;
 pub use nearest::{Distance, Nearest};
 pub use share::Share;

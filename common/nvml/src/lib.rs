@@ -12,6 +12,7 @@ mod gauges;
 mod health;
 mod judge;
 mod library;
+mod links;
 mod memory;
 mod processes;
 mod raw;

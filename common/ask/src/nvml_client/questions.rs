@@ -6,7 +6,9 @@ use std::collections::hash_map::Entry;
 
 use super::wire::{NvmlQuestion, NvmlRequest};
 use super::{Client, broken};
-use getgpu_model::{CpuSet, Detail, Device, Failure, Gauge, Gpu, Health, Usage, Uuid};
+use getgpu_model::{
+    CpuSet, Detail, Device, Failure, Gauge, Gpu, GpuLinks, Health, Links, Usage, Uuid,
+};
 
 impl Client<'_> {
     /// nvmlDeviceGetCount_v2
@@ -122,6 +124,22 @@ impl Client<'_> {
     pub fn persistence(&mut self, gpu: u32) -> Result<Option<bool>, Failure> {
         let told = self.ask_gpu(gpu, &NvmlRequest::Persistence { gpu })?;
         Ok(told.unwrap_or_default())
+    }
+
+    /// How well each two of these GPUs are connected. One that does not answer is connected with none.
+    ///
+    /// # Errors
+    ///
+    /// The process that asks NVML cannot be started, has ended, or has not answered within its
+    /// limit.
+    pub fn links(&mut self, gpus: &[u32]) -> Result<Links, Failure> {
+        let mut told: Vec<GpuLinks> = Vec::with_capacity(gpus.len());
+        for gpu in gpus.iter().copied() {
+            let others = gpus.to_vec();
+            let links = self.ask_gpu(gpu, &NvmlRequest::Links { gpu, others })?;
+            told.push(links.unwrap_or_default());
+        }
+        Ok(Links::new(gpus, &told))
     }
 
     /// Notes of each device which CPUs are near its GPU, where NVML tells. A GPU is asked

@@ -73,6 +73,13 @@ pub enum NvmlRequest {
         /// Which number.
         gauge: Gauge,
     },
+    /// How a GPU is connected with each of these.
+    Links {
+        /// Its NVML index.
+        gpu: u32,
+        /// Theirs.
+        others: Vec<u32>,
+    },
     /// Shut the library down.
     Quit,
 }

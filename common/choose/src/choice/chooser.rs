@@ -11,13 +11,13 @@ use crate::choice::offer::{self, ChoiceOutcome, Offer, Rejected};
 use crate::choice::policy::{Candidate, Preference};
 use crate::choice::round::Round;
 use crate::choice::sampling::SlotSampler;
-use crate::choice::{cap, device_claim, sampling};
+use crate::choice::sharers::{has_other_users, shared};
+use crate::choice::{cap, connected, device_claim, sampling};
 use crate::pool;
 use crate::request::Owned;
 use crate::take::{Part, Taken, gate};
 use getgpu_ask::{Node, mig_tree};
-use getgpu_linux::procfs::namespaces;
-use getgpu_lock::{Claim, Level, LockFile, Occupancy, OfdLock, Side, Span, holders};
+use getgpu_lock::{Claim, LockFile, Occupancy, OfdLock, Side, Span};
 use getgpu_model::{Ailment, Detail, Device, Failure, Gpu, Health, Inventory, Units, Uuid};
 use getgpu_settings::Type;
 
@@ -125,6 +125,7 @@ impl Chooser<'_, '_> {
             gpu_loads: self.gpu_loads(probe, &pool, inventory)?,
             rejected: HashMap::new(),
             picked: Vec::new(),
+            links: connected::links(self, &pool)?,
         };
         if !self.pick_all(probe, &mut round)? {
             self.look_at_rest(probe, &mut round)?;
@@ -160,12 +161,22 @@ impl Chooser<'_, '_> {
         };
         let began = Instant::now();
         while round.picked.len() < self.request.count {
+            let known = round.rejected.len();
             match self.pick_one(probe, round)? {
+                // Without one of them another set is connected best.
+                Offer::Available(()) if round.links.is_some() && round.rejected.len() > known => {
+                    round.picked.clear();
+                }
                 Offer::Available(()) => {}
                 // Others are deciding about these: a call that gives way leaves one of
                 // them free.
                 Offer::Rejected(Rejected::Tentative) if began.elapsed() < patience => {
                     std::thread::sleep(pause);
+                }
+                Offer::Rejected(_) if round.links.is_some() => {
+                    // Where none of a set was refused for good, any will do.
+                    round.links.take_if(|_| round.rejected.len() == known);
+                    round.picked.clear();
                 }
                 Offer::Rejected(_) => return Ok(false),
             }
@@ -248,6 +259,9 @@ impl Chooser<'_, '_> {
             return Ok(Vec::new());
         }
         preference.order(&mut left, &mut sampling::generator());
+        if let Some(links) = &round.links {
+            connected::retain_best(self, probe, links, &round.picked, &mut left)?;
+        }
         if round.apart {
             let beside = |candidate: &Candidate<'_>| round.is_beside_picked(candidate.device);
             // What getgpu prints may be for several programs; cudawrap starts one, which
@@ -373,26 +387,3 @@ impl Chooser<'_, '_> {
 
 /// Why a second share of a device is not handed out.
 const ONE_PROGRAM: &str = "compute mode Exclusive_Process: one program at a time, and another one has its share; --mps shares it";
-
-/// Whether another user has some of the device: MPS daemons are one user's.
-fn has_other_users(probe: &OfdLock, span: Span, user: u32) -> Result<bool, Failure> {
-    let own = namespaces::host_uid(user);
-    for side in [Side::Lease, Side::Reservation] {
-        if holders::uids(probe, span, side)?
-            .iter()
-            .any(|uid| *uid != own)
-        {
-            return Ok(true);
-        }
-    }
-    Ok(false)
-}
-
-/// Whether a part of the device is confirmed.
-fn shared(probe: &OfdLock, device: &Device) -> Result<bool, Failure> {
-    Ok(
-        !Occupancy::read(probe, Level::Outer, Span::of(&device.uuid))?
-            .confirmed
-            .is_empty(),
-    )
-}

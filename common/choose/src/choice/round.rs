@@ -5,7 +5,7 @@ use std::collections::HashMap;
 
 use super::offer::Rejected;
 use crate::take::Part;
-use getgpu_model::Device;
+use getgpu_model::{Device, Links};
 
 /// One choice in the making.
 pub(super) struct Round<'d> {
@@ -15,6 +15,8 @@ pub(super) struct Round<'d> {
     pub(super) gpu_loads: HashMap<u32, i64>,
     pub(super) rejected: HashMap<usize, Rejected>,
     pub(super) picked: Vec<(usize, Part)>,
+    /// How its GPUs are connected, where that decides.
+    pub(super) links: Option<Links>,
 }
 
 impl Round<'_> {

@@ -1,7 +1,7 @@
 //! The node with everything worked out: UUIDs, names, memory, MIG indices. This is what
 //! the simulated library answers for and what the simulated CUDA program chooses from.
 
-use crate::inventory::{DeviceSpec, GpuSpec, Inventory};
+use crate::inventory::{DeviceSpec, GpuSpec, Inventory, LinkKind};
 use crate::models::{Model, model};
 use crate::version::Version;
 use crate::{layout, uuid};
@@ -16,6 +16,8 @@ pub struct Node {
     pub driver: String,
     /// The same, to compare.
     pub version: Version,
+    /// How the GPUs are connected.
+    pub links: Option<LinkKind>,
     /// GPUs in NVML order.
     pub gpus: Vec<Gpu>,
 }
@@ -107,6 +109,7 @@ impl Node {
         Ok(Self {
             driver: inventory.driver.clone(),
             version,
+            links: inventory.links,
             gpus,
         })
     }

@@ -13,9 +13,23 @@ pub struct Inventory {
     /// Host name, only to give two nodes different UUIDs.
     #[serde(default)]
     pub host: String,
+    /// How its GPUs are connected; by nothing that NVML tells where left out.
+    pub links: Option<LinkKind>,
     /// The GPUs in NVML order.
     #[serde(default)]
     pub gpu: Vec<GpuSpec>,
+}
+
+/// How the GPUs of a node are connected. In each kind the first half of them is in one NUMA node.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Deserialize)]
+#[serde(rename_all = "lowercase")]
+pub enum LinkKind {
+    /// Twelve NVLinks of each GPU lead to switches, as in a DGX.
+    Switch,
+    /// PCIe alone.
+    Pcie,
+    /// Each two GPUs have four NVLinks between them.
+    Pairs,
 }
 
 /// A GPU, or `count` equal ones.

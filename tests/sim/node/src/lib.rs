@@ -19,6 +19,6 @@ pub use builtin::{builtin, builtin_names};
 pub use faults::{Action, FakeProcess, Faults, HealthFault, Kind, Latency, MemoryFault, Rule};
 pub use folder::{Call, Collision, Folder, Run};
 pub use gpu::{Gpu, MIB, MigDevice, MigMode, Node};
-pub use inventory::{DeviceSpec, GpuSpec, Inventory};
+pub use inventory::{DeviceSpec, GpuSpec, Inventory, LinkKind};
 pub use registry::{Record, Registration, Taken, monotonic_ns};
 pub use version::Version;

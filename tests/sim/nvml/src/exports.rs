@@ -210,6 +210,10 @@ getters! {
         |s, d| Ok(s.handle(d) as Handle);
     nvmlDeviceGetMigDeviceHandleByIndex(handle: Handle, index: c_uint): Handle =
         Target::Slot(handle as usize, index), |s, d| Ok(s.mig_by_index(d, index)? as Handle);
+    nvmlDeviceGetTopologyCommonAncestor(handle: Handle, other: Handle): c_uint = device(handle),
+        |s, d| s.topology_level(d, other as usize);
+    nvmlDeviceGetNvLinkState(handle: Handle, link: c_uint): c_uint = device(handle), |s, d| s.link_state(d, link);
+    nvmlDeviceGetNvLinkRemotePciInfo_v2(handle: Handle, link: c_uint): PciInfo = device(handle), |s, d| s.link_remote(d, link);
     nvmlDeviceGetTemperature(handle: Handle, sensor: c_uint): c_uint = device(handle),
         |s, d| if sensor == 0 { Ok(30 + s.gpu(d)?.index) } else { Err(INVALID_ARGUMENT) };
 }

@@ -14,6 +14,7 @@ mod handle;
 mod health;
 pub mod install;
 mod library;
+mod links;
 mod list_exports;
 mod noise;
 mod processes;

@@ -24,7 +24,7 @@ unsupported! {
     nvmlDeviceGetClockInfo nvmlDeviceGetDecoderUtilization nvmlDeviceGetDisplayActive
     nvmlDeviceGetDisplayMode nvmlDeviceGetDriverModel nvmlDeviceGetDriverModel_v2
     nvmlDeviceGetEncoderUtilization nvmlDeviceGetEnforcedPowerLimit nvmlDeviceGetFanSpeed
-    nvmlDeviceGetMaxClockInfo nvmlDeviceGetNvLinkState nvmlDeviceGetPcieThroughput
+    nvmlDeviceGetMaxClockInfo nvmlDeviceGetPcieThroughput
     nvmlDeviceGetPerformanceState nvmlDeviceGetPowerManagementLimit
     nvmlDeviceGetProcessUtilization nvmlDeviceGetTemperatureV nvmlDeviceGetTotalEccErrors
 }

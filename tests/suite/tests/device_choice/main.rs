@@ -6,6 +6,7 @@
     reason = "a panic is a failed test; figures and SKIPPED lines are read"
 )]
 
+mod connected;
 mod counts_and_policies;
 mod free_devices;
 mod index;

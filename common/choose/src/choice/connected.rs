@@ -1,0 +1,51 @@
+//! Several whole GPUs for one program are those that are connected best with each other, where that is
+//! left open: more than are wanted may be chosen from, and no policy says which.
+
+use super::chooser::Chooser;
+use super::device_claim;
+use super::policy::Candidate;
+use crate::take::Part;
+use getgpu_lock::OfdLock;
+use getgpu_model::{Device, Failure, Links};
+
+/// How the GPUs of the pool are connected, if that is to decide. Asked once in a choice.
+pub(super) fn links(
+    chooser: &mut Chooser<'_, '_>,
+    pool: &[(usize, &Device)],
+) -> Result<Option<Links>, Failure> {
+    let request = chooser.request;
+    let is_open = request.count > 1
+        && pool.len() > request.count
+        && request.policy.is_none()
+        && request.filter.share.is_none()
+        && pool.iter().all(|(_, device)| device.slot.is_none());
+    if !is_open {
+        return Ok(None);
+    }
+    let gpus: Vec<u32> = pool.iter().map(|(_, device)| device.gpu).collect();
+    chooser.node.nvml()?.links(&gpus).map(Some)
+}
+
+/// Leaves only the set that is connected best with what was picked, of those that have room on the
+/// lock; the order decides between sets that are alike. All stay where too few have room.
+pub(super) fn retain_best(
+    chooser: &Chooser<'_, '_>,
+    probe: &OfdLock,
+    links: &Links,
+    picked: &[(usize, Part)],
+    left: &mut Vec<Candidate<'_>>,
+) -> Result<(), Failure> {
+    let mut free = Vec::new();
+    for candidate in left.iter() {
+        if device_claim::units(probe, chooser.request, candidate.device)?.is_available() {
+            free.push(candidate.device.gpu);
+        }
+    }
+    let first: Vec<u32> = picked.iter().map(|(_, part)| part.device.gpu).collect();
+    let count = chooser.request.count;
+    if first.len() + free.len() >= count {
+        let best = links.best(&first, &free, count);
+        left.retain(|candidate| best.contains(&candidate.device.gpu));
+    }
+    Ok(())
+}

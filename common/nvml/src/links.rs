@@ -1,0 +1,54 @@
+//! How a GPU is connected with others: NVLinks (nvmlDeviceGetNvLinkState and the PCI place behind each) and
+//! the way over PCIe (nvmlDeviceGetTopologyCommonAncestor). What is not told is as if there were none.
+
+use super::fault::Fault;
+use super::raw;
+use super::session::Session;
+use getgpu_model::{GpuLinks, PairLinks};
+
+/// NVML_NVLINK_MAX_LINKS (nvml.h 13.5).
+const MOST_LINKS: u32 = 36;
+
+/// The connections of one GPU with these, by NVML index.
+pub(super) fn links(
+    session: &mut Session<'_>,
+    gpu: u32,
+    others: &[u32],
+) -> Result<GpuLinks, Fault> {
+    let nvml = session.nvml;
+    let own = session.handle(gpu, None)?;
+    let (mut places, mut levels) = (Vec::new(), Vec::new());
+    for other in others {
+        let handle = session.handle(*other, None).ok();
+        let handle = handle.filter(|_| *other != gpu);
+        places.push(
+            handle
+                .as_ref()
+                .and_then(|handle| raw::pci_place(nvml, handle).ok()),
+        );
+        levels.push(handle.and_then(|handle| raw::topology_level(nvml, &own, &handle).ok()));
+    }
+    let mut switched = 0;
+    let mut direct = vec![0; others.len()];
+    for link in 0..MOST_LINKS {
+        match raw::is_link_active(nvml, &own, link) {
+            Ok(true) => {}
+            Ok(false) => continue,
+            // No NVLinks, or no more of them.
+            Err(_) => break,
+        }
+        let Ok(remote) = raw::link_remote_place(nvml, &own, link) else {
+            continue;
+        };
+        match places.iter().position(|place| *place == Some(remote)) {
+            Some(at) => direct[at] += 1,
+            None => switched += 1,
+        }
+    }
+    let pairs = direct.into_iter().zip(levels);
+    let others = pairs.map(|(direct, level)| PairLinks { direct, level });
+    Ok(GpuLinks {
+        switched,
+        others: others.collect(),
+    })
+}
