@@ -172,7 +172,7 @@ built:
 examples  = $(docdir)/examples
 pages     = getgpu.1 cudawrap.1 create-cudawrap.1
 hooks     = task-prolog prolog epilog health in-use
-documents = README.md docs/GUIDE.md docs/GUARANTEES.md docs/ADMIN.md docs/TROUBLESHOOTING.md docs/LAUNCHERS.md docs/CLUSTER.md docs/AUTO.md SECURITY.md CHANGELOG.md LICENSE-MIT LICENSE-APACHE
+documents = README.md docs/GUIDE.md docs/GUARANTEES.md docs/ADMIN.md docs/TROUBLESHOOTING.md docs/LAUNCHERS.md docs/CLUSTER.md docs/SUPPORT.md docs/AUTO.md SECURITY.md CHANGELOG.md LICENSE-MIT LICENSE-APACHE
 samples   = etc/config.toml etc/profile.d/getgpu.sh etc/profile.d/cudawrap.sh etc/environment.d/60-cudawrap.conf etc/modulefile/cudawrap.tcl etc/systemd/gpu-app.service etc/systemd/getgpu-monitor.service etc/prometheus/getgpu-alerts.yml etc/prometheus/getgpu-dashboard.json etc/list.schema.json
 
 install-files:
