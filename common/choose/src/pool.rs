@@ -250,7 +250,7 @@ impl Filter {
     /// How much the share is of the units that we own of a device with `memory` bytes
     /// (`None` if NVML does not report it). A fraction is one of these units, a size is
     /// one of the device's memory.
-    pub fn portion(&self, ours: &Units, memory: Option<u64>) -> Portion {
+    pub fn portion(&self, own: &Units, memory: Option<u64>) -> Portion {
         let Some(share) = self.share else {
             return Portion::All;
         };
@@ -259,11 +259,11 @@ impl Filter {
         };
         let wanted = match share {
             Share::Fraction { of, parts } if !self.share_by_default => {
-                share::fraction_of(ours.count(), of, parts)
+                share::fraction_of(own.count(), of, parts)
             }
             _ => of_device,
         };
-        match wanted.cmp(&ours.count()) {
+        match wanted.cmp(&own.count()) {
             Ordering::Less => Portion::Units(wanted),
             Ordering::Equal => Portion::All,
             Ordering::Greater if self.share_by_default => Portion::All,

@@ -45,11 +45,11 @@ fn a_share_is_of_the_part_and_a_size_of_the_device() {
         ("41G", true, &Units::whole(), gib(40), Portion::TooLarge),
         ("1G", false, &Units::whole(), None, Portion::TooLarge),
     ];
-    for (text, by_default, ours, memory, portion) in cases {
+    for (text, by_default, own, memory, portion) in cases {
         let mut filter = share(text);
         filter.share_by_default = by_default;
-        let what = format!("{text} {by_default} {} {memory:?}", ours.count());
-        assert_eq!(filter.portion(ours, memory), portion, "{what}");
+        let what = format!("{text} {by_default} {} {memory:?}", own.count());
+        assert_eq!(filter.portion(own, memory), portion, "{what}");
     }
 }
 

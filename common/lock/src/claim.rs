@@ -238,8 +238,8 @@ impl Claim {
         self.hold_on(&self.description)
     }
 
-    /// Read-locks on `description` all that the claim is about. On another one than its
-    /// own only after it is confirmed.
+    /// Read-locks all units of the claim on `description`: its own one, which confirms it, or, once it is
+    /// confirmed, a second one that is to hold them too.
     ///
     /// # Errors
     ///

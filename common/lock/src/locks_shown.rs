@@ -1,5 +1,5 @@
-//! The processes that show a lock on a device in /proc/PID/fdinfo, whoever has signed it: what the
-//! kernel itself says.
+//! Which processes hold a lock on a device, read from /proc/PID/fdinfo of each. Unlike the bytes that
+//! sign a lock, which any user can set, this cannot be forged.
 
 use std::collections::BTreeSet;
 

@@ -170,8 +170,9 @@ fn place_rank(
         neighbours.keep_only(&listed[..size]);
     }
     neighbours.seat = block;
-    // Where counts are even, each device is full in the end, whoever is where. Else ranks that are
-    // near the same device would fill it, and leave another one empty.
+    // If each device gets the same number of ranks, each rank takes the nearest device with a free
+    // place, and none stays empty. If not, ranks near the same device could fill it and leave another
+    // one empty; then the block of each rank decides alone.
     let is_by_block = block.is_some() && distribution::is_uneven(rank, listed.len());
     granted.near(Nearest {
         cpus: if is_by_block {

@@ -222,7 +222,7 @@ impl Chooser<'_, '_> {
         Ok(Offer::Rejected(if contended {
             Rejected::Tentative
         } else {
-            Rejected::TooFew
+            Rejected::Free
         }))
     }
 

@@ -47,7 +47,7 @@ pub fn claim(
 pub fn units(probe: &OfdLock, request: &Owned, device: &Device) -> Result<Offer<Units>, Failure> {
     let span = Span::of(&device.uuid);
     let level = request.level();
-    let (ours, portion) = request.portion(device);
+    let (own, portion) = request.portion(device);
     let wanted = match portion {
         Portion::All => None,
         Portion::Units(wanted) => Some(wanted),
@@ -57,15 +57,15 @@ pub fn units(probe: &OfdLock, request: &Owned, device: &Device) -> Result<Offer<
         // The usual case, in two questions.
         return Ok(match occupancy::seen_or_kept(probe, span)? {
             Some(Seen::Kept) if request.leaves_kept() => Offer::Rejected(Rejected::Kept),
-            Some(Seen::Held(held)) => unless_held(Some(held), ours),
-            Some(Seen::Kept) | None => Offer::Available(ours),
+            Some(Seen::Held(held)) => unless_held(Some(held), own),
+            Some(Seen::Kept) | None => Offer::Available(own),
         });
     }
     let taken = Occupancy::read(probe, level, span)?;
     let Some(wanted) = wanted else {
-        return Ok(unless_held(taken.held(&ours), ours));
+        return Ok(unless_held(taken.held(&own), own));
     };
-    if ours.difference(&taken.confirmed).count() < wanted {
+    if own.difference(&taken.confirmed).count() < wanted {
         return Ok(Offer::Rejected(Rejected::NoRoom));
     }
     // Asked only where there is room: of a device that is in use, people are told who uses it.
@@ -73,7 +73,7 @@ pub fn units(probe: &OfdLock, request: &Owned, device: &Device) -> Result<Offer<
     if is_left && occupancy::is_kept(probe, span)? {
         return Ok(Offer::Rejected(Rejected::Kept));
     }
-    Ok(match ours.difference(&taken.all()).first(wanted) {
+    Ok(match own.difference(&taken.all()).first(wanted) {
         Some(room) => Offer::Available(room),
         // There is room as soon as the tentative claims give way.
         None => Offer::Rejected(Rejected::Tentative),
@@ -94,14 +94,14 @@ pub fn fits_without(
     if leaving.is_empty() {
         return Ok(false);
     }
-    let (ours, portion) = request.portion(device);
+    let (own, portion) = request.portion(device);
     let wanted = match portion {
-        Portion::All => ours.count(),
+        Portion::All => own.count(),
         Portion::Units(wanted) => wanted,
         Portion::TooLarge => return Ok(false),
     };
     let taken = Occupancy::read(probe, request.level(), Span::of(&device.uuid))?.all();
-    let free = ours.difference(&taken.difference(leaving));
+    let free = own.difference(&taken.difference(leaving));
     Ok(free.count() >= wanted)
 }
 

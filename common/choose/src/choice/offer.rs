@@ -31,7 +31,7 @@ pub enum Rejected {
     /// It is free, and kept for a waiter that wants several.
     Kept,
     /// It is free, and with it there are still fewer than are wanted.
-    TooFew,
+    Free,
     /// Less of it is free than the share that is wanted.
     NoRoom,
     /// NVML shows it in use.
@@ -44,7 +44,7 @@ pub enum Rejected {
 
 impl Rejected {
     /// Whether the reason is what others hold on the lock.
-    pub fn is_locks(&self) -> bool {
+    pub fn is_of_lock(&self) -> bool {
         matches!(
             self,
             Self::Taken | Self::Tentative | Self::NoRoom | Self::Kept
@@ -52,7 +52,7 @@ impl Rejected {
     }
 
     /// Whether the reason is what NVML said, or that it said nothing.
-    pub fn is_nvmls(&self) -> bool {
+    pub fn is_of_nvml(&self) -> bool {
         matches!(self, Self::Busy(_) | Self::Unknown(_) | Self::Unhealthy(_))
     }
 }

@@ -38,7 +38,7 @@ impl RejectionReport {
         let mut report = Self::default();
         for (device, why) in rejected {
             match why {
-                Rejected::TooFew => report.free += 1,
+                Rejected::Free => report.free += 1,
                 Rejected::Kept => report.kept += 1,
                 Rejected::Busy(_) => report.other += 1,
                 Rejected::Unknown(_) => report.unknown += 1,

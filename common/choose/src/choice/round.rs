@@ -39,7 +39,7 @@ impl Round<'_> {
     /// tried, is one of too few; alone it would have been tried.
     pub(super) fn reasons(mut self, count: usize) -> Vec<(Device, Rejected)> {
         let rest = if count > 1 {
-            Rejected::TooFew
+            Rejected::Free
         } else {
             Rejected::Tentative
         };

@@ -130,7 +130,7 @@ impl Granted {
     pub fn owned_of(&self, lock_file: &LockFile, grant: &[Uuid], known: &[Device]) -> Decision {
         let memory = |uuid: &Uuid| known.iter().find(|device| device.uuid == *uuid)?.memory;
         let wants_all =
-            |uuid: &Uuid, ours: &Units| self.filter.portion(ours, memory(uuid)) == Portion::All;
+            |uuid: &Uuid, own: &Units| self.filter.portion(own, memory(uuid)) == Portion::All;
         let by_uuid = self.grant.visible.full_uuids().is_some();
         let question = OwnershipQuestion {
             grant,

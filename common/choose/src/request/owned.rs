@@ -79,10 +79,10 @@ impl Owned {
     /// it; and how much of that it wants.
     pub fn portion(&self, device: &Device) -> (Units, Portion) {
         let cover = self.cover.as_ref();
-        let ours = cover.and_then(|cover| cover.units(&device.uuid)).cloned();
-        let ours = ours.unwrap_or_else(Units::whole);
-        let portion = self.filter.portion(&ours, device.memory);
-        (ours, portion)
+        let own = cover.and_then(|cover| cover.units(&device.uuid)).cloned();
+        let own = own.unwrap_or_else(Units::whole);
+        let portion = self.filter.portion(&own, device.memory);
+        (own, portion)
     }
 
     /// The most devices that this user may have at a time; what this call owns

@@ -198,24 +198,24 @@ impl<'a, 'n, N: Name> Search<'a, 'n, N> {
         self.rejected = new.chain(kept).collect();
     }
 
-    /// Why a device cannot be had now; [`Rejected::TooFew`] if it could be.
+    /// Why a device cannot be had now; [`Rejected::Free`] if it could be.
     fn last_reason(&self, probe: &OfdLock, device: &Device) -> Rejected {
         match device_claim::units(probe, &self.request, device) {
             // What NVML said counts only of devices that no process holds on the lock.
             Ok(Offer::Available(_)) => {
                 let mut rejected = self.rejected.iter();
                 let known =
-                    rejected.find(|(known, why)| known.uuid == device.uuid && why.is_nvmls());
-                known.map_or(Rejected::TooFew, |(_, why)| why.clone())
+                    rejected.find(|(known, why)| known.uuid == device.uuid && why.is_of_nvml());
+                known.map_or(Rejected::Free, |(_, why)| why.clone())
             }
             Ok(Offer::Rejected(why)) => why,
-            Err(_) => Rejected::TooFew,
+            Err(_) => Rejected::Free,
         }
     }
 
     /// The devices that NVML shows in use, or does not tell about.
     fn in_use(&self) -> Vec<Uuid> {
-        let busy = self.rejected.iter().filter(|(_, why)| why.is_nvmls());
+        let busy = self.rejected.iter().filter(|(_, why)| why.is_of_nvml());
         busy.map(|(device, _)| device.uuid.clone()).collect()
     }
 
@@ -374,7 +374,7 @@ impl<N: Name> Seeker for Search<'_, '_, N> {
             .collect();
         let free = rejected
             .iter()
-            .filter(|(_, why)| *why == Rejected::TooFew)
+            .filter(|(_, why)| *why == Rejected::Free)
             .count();
         let mut failure = RejectionReport::take(&rejected, probe).failure();
         if free == rejected.len() {

@@ -119,7 +119,7 @@ impl Selection<'_, '_> {
         rejected: &[(Device, Rejected)],
         probe: &OfdLock,
     ) -> Result<bool, Failure> {
-        for (device, _) in rejected.iter().filter(|(_, why)| why.is_locks()) {
+        for (device, _) in rejected.iter().filter(|(_, why)| why.is_of_lock()) {
             if device_claim::units(probe, self.request, device)?.is_available() {
                 return Ok(true);
             }
@@ -290,10 +290,8 @@ fn fits_inside(request: &Owned, inventory: &Inventory) -> Result<(), Failure> {
     let mut pool = request.filter.pool(inventory).peekable();
     if pool.peek().is_none()
         || !pool.all(|device| {
-            let ours = cover.units(&device.uuid);
-            ours.is_some_and(|ours| {
-                request.filter.portion(ours, device.memory) == Portion::TooLarge
-            })
+            let own = cover.units(&device.uuid);
+            own.is_some_and(|own| request.filter.portion(own, device.memory) == Portion::TooLarge)
         })
     {
         return Ok(());

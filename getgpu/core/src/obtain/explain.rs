@@ -53,7 +53,7 @@ pub fn passed_over(
             )
         }
         Some(Rejected::Taken | Rejected::Tentative) => holder(lock_file, probe, device),
-        Some(Rejected::TooFew) => "free, but too few devices are free".to_owned(),
+        Some(Rejected::Free) => "free, but too few devices are free".to_owned(),
         Some(Rejected::NoRoom) => {
             format!(
                 "no room for the share: {}",

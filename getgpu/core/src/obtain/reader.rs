@@ -51,8 +51,8 @@ fn next_reader(ancestors: &[Stat], at: usize) -> Option<usize> {
         let reader = only_reader(&output, above.iter().map(|stat| stat.pid));
         return reader.map(|reader| at + 1 + reader);
     }
-    // Of another process's socket nothing tells who made it. A fork that has another one than its
-    // parent was given it by its parent.
+    // The kernel does not tell who made a socket pair. But a fork whose socket differs from that of its
+    // parent was given the socket by this parent, which reads the answer at the other end.
     let inherited = output_of(&parent.pid.to_string()) == Some(output.clone());
     (output.starts_with("socket:[") && !inherited).then_some(at + 1)
 }

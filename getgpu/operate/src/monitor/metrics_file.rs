@@ -60,7 +60,7 @@ fn fault(directory: &Metadata) -> Option<String> {
             "its directory belongs to uid {owner}, and has to be root's"
         ));
     }
-    // In a sticky directory nobody else can rename or remove what is root's.
+    // In a sticky directory only root can rename or remove a file of root's (unlink(2), EPERM).
     (mode & 0o022 != 0 && mode & 0o1000 == 0)
         .then(|| "others can write to its directory".to_owned())
 }

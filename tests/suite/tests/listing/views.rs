@@ -200,8 +200,8 @@ fn an_index_releases_what_has_it_in_the_list() {
     sandbox.assert_clean();
 }
 
-/// A name that is a formula, turns round what follows, has letters that nobody sees, and drives a
-/// terminal.
+/// The program's name begins with `=`, which a spreadsheet takes for a formula, and has U+202E (reverses
+/// the text behind it), U+200B (invisible) and U+009B (begins a control sequence of a terminal).
 #[test]
 fn no_name_is_a_formula_or_hidden() {
     let sandbox = Sandbox::new("h200x1");
