@@ -4,9 +4,9 @@
 //! let go.
 
 use std::rc::Rc;
-use std::time::Instant;
 
 use crate::nvml_client::{Client, Look, SharedSilence, StartWorker};
+use getgpu_linux::run_clock;
 use getgpu_model::{Device, Failure, Inventory};
 use getgpu_settings::Settings;
 
@@ -58,7 +58,7 @@ impl<'a> Node<'a> {
     /// Whether a GPU is left alone now, since it did not answer.
     pub fn is_silent(&self, gpu: u32) -> bool {
         let silent = self.silent.borrow();
-        silent.reason(gpu, Instant::now()).is_some()
+        silent.reason(gpu, run_clock::now()).is_some()
     }
 
     /// The node as it was read before, with what that lacks for this look; else read now.

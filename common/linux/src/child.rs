@@ -10,6 +10,7 @@ use nix::sys::wait::{WaitPidFlag, WaitStatus, waitpid};
 use nix::unistd::Pid;
 
 use crate::procfs::Stat;
+use crate::run_clock;
 
 /// How long a killed child is waited for. In D state it does not even die.
 const KILLED: Duration = Duration::from_millis(100);
@@ -47,7 +48,7 @@ pub fn go_on_in_fork() -> bool {
 }
 
 /// Waits for a child of either kind; its exit status, -1 if a signal ended it or it is no
-/// child of this process, none if it still runs at `deadline`.
+/// child of this process, none if it still runs at `deadline`, a time of `run_clock`.
 pub fn reap(pid: Pid, deadline: Instant) -> Option<i32> {
     let mut pause = Duration::from_micros(20);
     loop {
@@ -56,10 +57,10 @@ pub fn reap(pid: Pid, deadline: Instant) -> Option<i32> {
             Ok(WaitStatus::StillAlive) | Err(Errno::EINTR) => {}
             _ => return Some(-1),
         }
-        if Instant::now() >= deadline {
+        if run_clock::now() >= deadline {
             return None;
         }
-        std::thread::sleep(pause);
+        run_clock::sleep(pause);
         pause = (pause * 2).min(LONGEST_PAUSE);
     }
 }
@@ -68,7 +69,7 @@ pub fn reap(pid: Pid, deadline: Instant) -> Option<i32> {
 /// that even SIGKILL does not end is given up after a moment.
 pub fn kill_and_reap(pid: Pid) {
     let _ = kill(pid, Signal::SIGKILL);
-    reap(pid, Instant::now() + KILLED);
+    reap(pid, run_clock::now() + KILLED);
 }
 
 #[cfg(test)]
@@ -79,7 +80,7 @@ mod tests {
     fn a_killed_child_leaves_no_zombie() {
         let child = std::process::Command::new("sleep").arg("100").spawn();
         let pid = Pid::from_raw(child.unwrap().id() as i32);
-        assert_eq!(reap(pid, Instant::now()), None);
+        assert_eq!(reap(pid, run_clock::now()), None);
         kill_and_reap(pid);
         assert_eq!(waitpid(pid, None), Err(Errno::ECHILD));
     }

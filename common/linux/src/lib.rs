@@ -19,6 +19,7 @@ pub mod procfs;
 mod reader_child;
 pub mod regular_file;
 mod resolve_program;
+pub mod run_clock;
 pub mod startup;
 pub mod sys;
 pub mod trust;

@@ -5,6 +5,7 @@
 use std::os::fd::AsFd;
 use std::time::{Duration, Instant};
 
+use crate::run_clock;
 use nix::errno::Errno;
 use nix::poll::{PollFd, PollFlags, PollTimeout};
 
@@ -26,16 +27,33 @@ pub fn until(fds: &mut [PollFd<'_>], deadline: Option<Instant>) -> nix::Result<b
     }
 }
 
-/// Waits until `fd` can be read, or has ended; false if it cannot at `deadline`.
+/// The same with a deadline of the clock that stands still while this process does.
+///
+/// # Errors
+///
+/// As `until`.
+pub fn until_in_run_time(fds: &mut [PollFd<'_>], deadline: Option<Instant>) -> nix::Result<bool> {
+    let Some(deadline) = deadline else {
+        return until(fds, None);
+    };
+    loop {
+        let left = deadline.saturating_duration_since(run_clock::now());
+        let slice = left.min(run_clock::SLICE);
+        let is_ready = run_clock::pause(slice, || until(fds, Some(Instant::now() + slice)))?;
+        if is_ready || left.is_zero() {
+            return Ok(is_ready);
+        }
+    }
+}
+
+/// Waits until `fd` can be read, or has ended; false if it cannot at `deadline`, a time of `run_clock`.
 ///
 /// # Errors
 ///
 /// poll(2) failed for another reason than a signal.
 pub fn readable(fd: &impl AsFd, deadline: Instant) -> nix::Result<bool> {
-    until(
-        &mut [PollFd::new(fd.as_fd(), PollFlags::POLLIN)],
-        Some(deadline),
-    )
+    let mut fds = [PollFd::new(fd.as_fd(), PollFlags::POLLIN)];
+    until_in_run_time(&mut fds, Some(deadline))
 }
 
 fn timeout(left: Duration) -> PollTimeout {
@@ -63,7 +81,7 @@ mod tests {
     fn looks_once_after_the_deadline_and_waits_until_it() {
         let (reader, mut writer) = std::io::pipe().unwrap();
         let began = Instant::now();
-        let deadline = began + Duration::from_millis(20);
+        let deadline = run_clock::now() + Duration::from_millis(20);
         assert_eq!(readable(&reader, deadline), Ok(false));
         assert!(began.elapsed() >= Duration::from_millis(20));
         writer.write_all(b"x").unwrap();

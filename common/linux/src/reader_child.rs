@@ -6,7 +6,7 @@
 use std::cell::RefCell;
 use std::collections::BTreeMap;
 use std::io::{self, PipeReader, PipeWriter, Read, Write};
-use std::time::{Duration, Instant};
+use std::time::Duration;
 
 use nix::errno::Errno;
 use nix::unistd::Pid;
@@ -15,6 +15,7 @@ use crate::child::kill_and_reap;
 use crate::poll;
 use crate::procfs::process_memory::{self, Secret};
 use crate::procfs::run_time::{Stopwatch, run_delay};
+use crate::run_clock;
 
 /// How long one stranger's command line is waited for, all of one user's together, and all
 /// users' together: its owner could make the read hang (proc_pid_cmdline(5)).
@@ -220,7 +221,7 @@ impl ReaderChild {
             if self.whole || left.is_zero() {
                 return (None, took());
             }
-            match poll::readable(&self.pipe, Instant::now() + left) {
+            match poll::readable(&self.pipe, run_clock::now() + left) {
                 Ok(true) => self.receive(),
                 Ok(false) => {}
                 Err(_) => return (None, took()),
@@ -252,7 +253,7 @@ impl ReaderChild {
 
     /// The answer, if all of it arrives within `limit`; it may be asked for again.
     pub fn answer(&mut self, limit: Duration) -> Option<Vec<u8>> {
-        let deadline = Instant::now() + limit;
+        let deadline = run_clock::now() + limit;
         let mut piece = [0u8; 4096];
         while !self.whole {
             if poll::readable(&self.pipe, deadline) != Ok(true) {

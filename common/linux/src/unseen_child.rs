@@ -20,6 +20,7 @@ use nix::unistd::Pid;
 
 use crate::blocked_signals::BlockedSignals;
 use crate::child::{clone_process, reap};
+use crate::run_clock;
 use crate::{descriptors, sys};
 
 /// How long the intermediate waits for a program that it has killed. In D state it does
@@ -114,7 +115,7 @@ pub fn start(
 }
 
 impl UnseenChild {
-    /// Waits until the program has exited, until `deadline` at most; whether it did so
+    /// Waits until the program has exited, until `deadline` of `run_clock` at most; whether it did so
     /// with status 0. Else it is killed and not waited for any longer.
     pub fn end(self, deadline: Instant) -> bool {
         if let Some(status) = reap(self.intermediate, deadline) {
@@ -122,7 +123,7 @@ impl UnseenChild {
         }
         // It kills the program, if that is possible.
         let _ = nix::sys::signal::kill(self.intermediate, Signal::SIGTERM);
-        let _ = reap(self.intermediate, Instant::now() + 2 * LAST_WAIT);
+        let _ = reap(self.intermediate, run_clock::now() + 2 * LAST_WAIT);
         false
     }
 }

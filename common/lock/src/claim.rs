@@ -8,7 +8,7 @@ use std::time::{Duration, Instant};
 
 use super::protocol::{self, Locks, Region, Unheld};
 use super::{Held, Level, LockFile, OfdLock, Side, Span};
-use getgpu_linux::{Range, procfs::namespaces};
+use getgpu_linux::{Range, procfs::namespaces, run_clock};
 use getgpu_model::{Failure, Kind, Units};
 
 /// How long a lease waits for a reservation that is only tentative.
@@ -78,7 +78,7 @@ impl<'a> Steps<'a> {
             description,
             span,
             spec,
-            began: Instant::now(),
+            began: run_clock::now(),
             patience,
         }
     }
@@ -133,8 +133,8 @@ impl Locks for Steps<'_> {
     }
 
     fn rest(&mut self) -> Result<bool, Failure> {
-        std::thread::sleep(PAUSE);
-        Ok(self.began.elapsed() < self.patience)
+        run_clock::sleep(PAUSE);
+        Ok(run_clock::since(self.began) < self.patience)
     }
 }
 

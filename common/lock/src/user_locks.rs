@@ -8,6 +8,7 @@ use super::{LockFile, OfdLock};
 use getgpu_linux::{
     Range,
     procfs::{self, fdinfo},
+    run_clock,
 };
 use getgpu_model::Failure;
 
@@ -40,21 +41,21 @@ pub enum Entered {
 /// The lock file cannot be opened or locked.
 pub fn enter(lock_file: &LockFile, byte: Range, uids: &[u32]) -> Result<Entered, Failure> {
     let guard = lock_file.open()?;
-    let (began, mut searched) = (Instant::now(), Instant::now());
+    let (began, mut searched) = (run_clock::now(), run_clock::now());
     let (mut searches, mut is_strangers) = (Searches::since(began), false);
     while !guard.try_write(byte)? {
         if is_strangers {
             return Ok(Entered::Strangers);
         }
-        if began.elapsed() >= PATIENCE {
+        if run_clock::since(began) >= PATIENCE {
             return Ok(Entered::Late);
         }
-        if began.elapsed() >= GRACE && searched.elapsed() >= SEARCH {
+        if run_clock::since(began) >= GRACE && run_clock::since(searched) >= SEARCH {
             let is_found = held_by_one_of(lock_file, byte, uids);
-            searched = Instant::now();
+            searched = run_clock::now();
             is_strangers = searches.have_shown_a_stranger(is_found, searched);
         }
-        std::thread::sleep(PAUSE);
+        run_clock::sleep(PAUSE);
     }
     Ok(Entered::Ours(guard))
 }

@@ -1,8 +1,6 @@
 //! The first look of a call that waits, on a node whose driver does not answer yet: it is made
 //! again, with growing pauses, until the driver answers or the wait reaches its limit.
 
-use std::time::Instant;
-
 use nix::libc::RLIM_INFINITY;
 use nix::sys::resource::{Resource, getrlimit};
 
@@ -10,6 +8,7 @@ use crate::Progress;
 use crate::progress::Standing;
 use crate::tolerance::{Limit, Tolerance};
 use getgpu_ask::gpu_bus;
+use getgpu_linux::run_clock;
 use getgpu_model::{Diag, Failure, Kind, quantity};
 use getgpu_settings::{Settings, Wait};
 
@@ -23,7 +22,7 @@ pub fn outlast<T>(
     diag: &Diag,
     mut look: impl FnMut() -> Result<T, Failure>,
 ) -> Result<T, Failure> {
-    let (Wait(time), began) = (settings.longest_wait(), Instant::now());
+    let (Wait(time), began) = (settings.longest_wait(), run_clock::now());
     let limit = time.map_or(Limit::None, |_| Limit::Set);
     let (mut tolerance, mut progress) = (Tolerance::default(), None);
     let result = loop {
@@ -31,13 +30,13 @@ pub fn outlast<T>(
             Err(failure) if settings.longest_wait() != Wait::NO && may_pass(&failure) => failure,
             other => break other,
         };
-        let waited = began.elapsed();
+        let waited = run_clock::since(began);
         if time.is_some_and(|time| waited >= time) {
             let message = format!("{}; waited {}", failure.message, quantity::waited(waited));
             break Err(Failure { message, ..failure });
         }
         let text = failure.message.clone();
-        let now = Instant::now();
+        let now = run_clock::now();
         let again = match tolerance.bear(failure, limit, now) {
             Ok(again) => again,
             Err(failure) => break Err(failure),
@@ -45,7 +44,7 @@ pub fn outlast<T>(
         let progress = progress.get_or_insert_with(|| Progress::asked(settings, diag));
         progress.update(|| Standing::Trouble(text));
         let left = time.map(|time| time.saturating_sub(waited));
-        std::thread::sleep((again - now).min(left.unwrap_or(again - now)));
+        run_clock::sleep((again - now).min(left.unwrap_or(again - now)));
     };
     if let Some(mut progress) = progress {
         progress.end(result.is_ok());

@@ -6,6 +6,7 @@ use std::io::IsTerminal;
 use std::time::{Duration, Instant};
 
 use super::outlook::Outlook;
+use getgpu_linux::run_clock;
 use getgpu_lock::kept::Count;
 use getgpu_model::{Diag, Verbosity};
 use getgpu_settings::Settings;
@@ -61,7 +62,7 @@ impl Progress {
         Self {
             diag: *diag,
             terminal: std::io::stderr().is_terminal(),
-            began: Instant::now(),
+            began: run_clock::now(),
             said: None,
             silent: true,
         }
@@ -69,7 +70,7 @@ impl Progress {
 
     /// How long it has been.
     pub fn waited(&self) -> Duration {
-        self.began.elapsed()
+        run_clock::since(self.began)
     }
 
     /// Says how it stands: `state` is asked for only if it is to be said.

@@ -11,6 +11,7 @@ use super::progress::Standing;
 use super::retry_schedule::RetrySchedule;
 use super::seeker::{NotServed, Seeker, Tried};
 use super::{Patience, Progress, Ticket, stalled_head};
+use getgpu_linux::run_clock;
 use getgpu_lock::{LockFile, OfdLock, kept};
 use getgpu_model::{Failure, Uuid};
 
@@ -161,7 +162,7 @@ impl<'l, S: Seeker> Waiter<'l, S> {
             self.searched = Instant::now();
             return found;
         }
-        std::thread::sleep(self.pause().saturating_mul(place).min(SELDOM).min(left));
+        run_clock::sleep(self.pause().saturating_mul(place).min(SELDOM).min(left));
         Ok(None)
     }
 
@@ -215,7 +216,7 @@ impl<'l, S: Seeker> Waiter<'l, S> {
         let left = self.left()?;
         self.say()?;
         let due = self.schedule.pause(Instant::now()).unwrap_or(left);
-        std::thread::sleep(due.min(self.pause()).min(left));
+        run_clock::sleep(due.min(self.pause()).min(left));
         Ok(None)
     }
 
@@ -292,7 +293,7 @@ impl<'l, S: Seeker> Waiter<'l, S> {
         loop {
             let left = self.left()?;
             self.say()?;
-            std::thread::sleep(left.min(ASIDE));
+            run_clock::sleep(left.min(ASIDE));
             if let Some(found) = self.seeker.settled()? {
                 return Ok(Some(found));
             }

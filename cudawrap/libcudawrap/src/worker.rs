@@ -5,10 +5,12 @@
 use std::ffi::OsString;
 use std::os::fd::{AsFd, AsRawFd, OwnedFd};
 use std::path::Path;
-use std::time::{Duration, Instant};
+use std::time::Duration;
 
 use getgpu_auto::Message;
-use getgpu_linux::{ChildPlan, descriptors::socket_pair, poll, procfs::fdinfo, sys, unseen_child};
+use getgpu_linux::{
+    ChildPlan, descriptors::socket_pair, poll, procfs::fdinfo, run_clock, sys, unseen_child,
+};
 use getgpu_model::{Failure, Kind, reason};
 use nix::errno::Errno;
 use nix::poll::{PollFd, PollFlags};
@@ -69,7 +71,7 @@ impl Question<'_> {
         while self.pass_on(&lines) {}
         let patience = if answer.is_ok() { EXIT } else { Duration::ZERO };
         drop(answers);
-        child.end(Instant::now() + patience);
+        child.end(run_clock::now() + patience);
         answer
     }
 
@@ -99,11 +101,11 @@ impl Question<'_> {
 
     /// Waits for the answer, and passes lines on meanwhile.
     fn next(&self, answers: &OwnedFd, lines: &OwnedFd) -> Result<FoundDevice, Failure> {
-        let (mut heard, started) = (true, Instant::now());
+        let (mut heard, started) = (true, run_clock::now());
         let mut deadline = Some(started + self.limit + START);
         loop {
-            if deadline.is_some_and(|deadline| deadline <= Instant::now()) {
-                let waited = started.elapsed().as_secs();
+            if deadline.is_some_and(|deadline| deadline <= run_clock::now()) {
+                let waited = run_clock::since(started).as_secs();
                 return Err(self.failed(&format!("no answer within {waited} s")));
             }
             let readable = PollFlags::POLLIN;
@@ -112,7 +114,8 @@ impl Question<'_> {
                 PollFd::new(lines.as_fd(), readable),
             ];
             let listened = if heard { &mut both[..] } else { &mut both[..1] };
-            poll::until(listened, deadline).map_err(|errno| self.failed(&reason(&errno.into())))?;
+            poll::until_in_run_time(listened, deadline)
+                .map_err(|errno| self.failed(&reason(&errno.into())))?;
             let [answered, said] = both.map(|fd| fd.any().unwrap_or(false));
             heard = heard && (!said || self.pass_on(lines));
             if !answered {
@@ -120,7 +123,7 @@ impl Question<'_> {
             }
             let why = match getgpu_auto::receive(answers) {
                 Ok(Some((Message::Limit(limit), _))) => {
-                    deadline = limit.map(|limit| Instant::now() + limit);
+                    deadline = limit.map(|limit| run_clock::now() + limit);
                     continue;
                 }
                 Ok(Some((Message::Ready { variables, needed }, descriptors))) => {

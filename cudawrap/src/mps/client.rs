@@ -6,7 +6,7 @@ use std::io;
 use std::os::fd::OwnedFd;
 use std::time::{Duration, Instant};
 
-use getgpu_linux::Range;
+use getgpu_linux::{Range, run_clock};
 use getgpu_lock::OfdLock;
 use getgpu_model::{Failure, Kind};
 
@@ -21,14 +21,14 @@ const PATIENCE: Duration = Duration::from_secs(20);
 /// daemon listens.
 pub fn join(control: &Control) -> Result<OwnedFd, Failure> {
     let directory = &control.directory;
-    let deadline = Instant::now() + PATIENCE;
+    let deadline = run_clock::now() + PATIENCE;
     let failed = |error: io::Error| cannot(directory.path(), &error);
     let mutex = enter(control, deadline)?;
     directory.make_for_daemon()?;
     let client = directory.open_read_only().map_err(failed)?;
     // The keeper holds the write lock for an instant when it has waited for the last
     // client.
-    let left = deadline.saturating_duration_since(Instant::now());
+    let left = deadline.saturating_duration_since(run_clock::now());
     if !client.read_within(CLIENTS, left)? {
         return Err(busy(control));
     }
@@ -46,7 +46,7 @@ fn enter(control: &Control, deadline: Instant) -> Result<OfdLock, Failure> {
         directory.make()?;
         match directory.open() {
             Ok(mutex) => {
-                let left = deadline.saturating_duration_since(Instant::now());
+                let left = deadline.saturating_duration_since(run_clock::now());
                 if !mutex.write_within(MUTEX, left)? {
                     return Err(busy(control));
                 }
@@ -58,7 +58,7 @@ fn enter(control: &Control, deadline: Instant) -> Result<OfdLock, Failure> {
             Err(error) => return Err(cannot(directory.path(), &error)),
         }
         // It was removed behind its last client while this process waited for it.
-        if Instant::now() >= deadline {
+        if run_clock::now() >= deadline {
             return Err(busy(control));
         }
     }

@@ -10,9 +10,9 @@ use std::os::fd::AsRawFd;
 use std::os::unix::ffi::{OsStrExt, OsStringExt};
 use std::path::{Path, PathBuf};
 use std::process::{Command, ExitStatus, Stdio};
-use std::time::{Duration, Instant};
+use std::time::Duration;
 
-use getgpu_linux::{can_run, sys, unseen_child::absolute_entries};
+use getgpu_linux::{can_run, run_clock, sys, unseen_child::absolute_entries};
 use getgpu_model::{Failure, Kind, Uuid, reason};
 use nix::errno::Errno;
 use nix::sys::socket::{AddressFamily, SockFlag, SockType, UnixAddr, connect, socket};
@@ -113,7 +113,7 @@ impl Control {
             .stderr(output.try_clone()?)
             .stdout(output)
             .spawn()?;
-        let deadline = Instant::now() + LISTENS;
+        let deadline = run_clock::now() + LISTENS;
         loop {
             let status = command.try_wait()?;
             let listening = status.is_some() && listens(&self.directory)?;
@@ -121,12 +121,12 @@ impl Control {
             if listening || failed {
                 return Ok((listening, status));
             }
-            if Instant::now() >= deadline {
+            if run_clock::now() >= deadline {
                 let _ = command.kill();
                 let _ = command.wait();
                 return Ok((listens(&self.directory)?, status));
             }
-            std::thread::sleep(PAUSE);
+            run_clock::sleep(PAUSE);
         }
     }
 
@@ -161,12 +161,12 @@ impl Control {
             let _ = child.wait();
         }
         // Its front end may end a little before it does.
-        let deadline = Instant::now() + AGAIN;
+        let deadline = run_clock::now() + AGAIN;
         while !matches!(listens(&self.directory), Ok(false)) {
-            if Instant::now() >= deadline {
+            if run_clock::now() >= deadline {
                 return false;
             }
-            std::thread::sleep(PAUSE);
+            run_clock::sleep(PAUSE);
         }
         true
     }

@@ -3,7 +3,7 @@
 
 use std::time::Duration;
 
-use getgpu_linux::{Stat, pidfd, procfs::run_time::Stopwatch};
+use getgpu_linux::{Stat, pidfd, procfs::run_time::Stopwatch, run_clock};
 use getgpu_lock::{HolderArgs, HolderProcess, LockFile, Role, ownership_proof};
 use getgpu_model::{Diag, Failure, Job, Kind, Uuid, quantity};
 use nix::sys::signal::{Signal, kill};
@@ -151,7 +151,7 @@ pub fn end(
     }
     let left = || holders.iter().filter(|holder| !has_exited(holder));
     while left().next().is_some() && began.elapsed() < patience {
-        std::thread::sleep(PAUSE);
+        run_clock::sleep(PAUSE);
     }
     for (holder, reserved) in holders.iter().zip(&seen) {
         if !has_exited(holder) {

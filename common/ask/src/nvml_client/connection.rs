@@ -11,7 +11,7 @@ use nix::sys::socket::{MsgFlags, Shutdown, SockType, send, shutdown};
 use serde::de::DeserializeOwned;
 
 use super::wire::NvmlRequest;
-use getgpu_linux::{descriptors::socket_pair, poll};
+use getgpu_linux::{descriptors::socket_pair, poll, run_clock};
 use getgpu_model::{Failure, reason};
 
 /// More bytes than this in one answer are a library gone wrong.
@@ -137,7 +137,7 @@ impl Connection {
     }
 
     fn wait(&self, deadline: Instant) -> Result<(), NoAnswer> {
-        let late = Instant::now() >= deadline;
+        let late = run_clock::now() >= deadline;
         match poll::readable(&self.worker.channel, deadline) {
             Ok(true) if !late => Ok(()),
             Ok(_) => Err(NoAnswer::Late),
@@ -153,7 +153,7 @@ impl Connection {
     pub fn end(self, deadline: Instant) -> bool {
         let Worker { channel, end } = self.worker;
         if shutdown(channel.as_raw_fd(), Shutdown::Write).is_ok() {
-            let _ = poll::readable(&channel, deadline.min(Instant::now() + HANG_UP));
+            let _ = poll::readable(&channel, deadline.min(run_clock::now() + HANG_UP));
         }
         drop(channel);
         end(deadline)

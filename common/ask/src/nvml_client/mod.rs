@@ -20,7 +20,7 @@ use nix::sys::resource::{Resource, getrlimit};
 use serde::de::DeserializeOwned;
 
 use connection::{Connection, NoAnswer};
-use getgpu_linux::procfs::namespaces;
+use getgpu_linux::{procfs::namespaces, run_clock};
 use getgpu_model::{Detail, Failure, Kind, quantity};
 use getgpu_settings::Settings;
 use limits::{GpuTimes, Limits, Purpose, Touch};
@@ -72,7 +72,7 @@ impl<'a> Client<'a> {
             settings,
             start,
             connection: None,
-            limits: Limits::from(Instant::now(), settings.nvml_timeout),
+            limits: Limits::from(run_clock::now(), settings.nvml_timeout),
             silent,
             touched: HashSet::new(),
             seen: GpuTimes::default(),
@@ -136,7 +136,7 @@ impl<'a> Client<'a> {
 
     /// Ends a session whose answers no longer matter, after a failure.
     pub(crate) fn abandon(mut self) {
-        let soon = Instant::now() + GIVEN_UP;
+        let soon = run_clock::now() + GIVEN_UP;
         if let Some(connection) = self.connection.take() {
             connection.end(soon.min(self.limits.deadline()));
         }
@@ -160,7 +160,7 @@ impl<'a> Client<'a> {
         gpu: u32,
         request: &NvmlRequest,
     ) -> Result<Result<T, Failure>, Failure> {
-        if let Some(reason) = self.silent.borrow().reason(gpu, Instant::now()) {
+        if let Some(reason) = self.silent.borrow().reason(gpu, run_clock::now()) {
             return Ok(Err(silent(reason.to_owned())));
         }
         self.wait_until_open()?;
@@ -173,14 +173,14 @@ impl<'a> Client<'a> {
             NvmlRequest::List { detail, .. } if *detail <= Detail::Place => Purpose::List,
             _ => Purpose::Choose,
         };
-        let began = Instant::now();
+        let began = run_clock::now();
         let Some(limit) = self.limits.of_question(purpose, touch, self.seen, began) else {
             return Ok(Err(silent(self.not_asked())));
         };
         let reason = match self.exchange(request, began + limit) {
             Ok(answer) => {
                 self.touched.insert(gpu);
-                self.seen.longest = self.seen.longest.max(began.elapsed());
+                self.seen.longest = self.seen.longest.max(run_clock::since(began));
                 self.silent.borrow_mut().forget(gpu);
                 return Ok(answer);
             }
@@ -200,10 +200,10 @@ impl<'a> Client<'a> {
     /// Gives up the process that hangs or died at a GPU. The next question starts another one.
     fn leave_alone(&mut self, gpu: u32, reason: &str) {
         if let Some(connection) = self.connection.take() {
-            connection.end(Instant::now());
+            connection.end(run_clock::now());
         }
         let mut silent = self.silent.borrow_mut();
-        silent.note(gpu, reason.to_owned(), Instant::now());
+        silent.note(gpu, reason.to_owned(), run_clock::now());
     }
 
     /// Waits for a library that is being loaded, which is no GPU's doing.

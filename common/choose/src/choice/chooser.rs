@@ -4,7 +4,7 @@
 //! needs it.
 
 use std::collections::HashMap;
-use std::time::{Duration, Instant};
+use std::time::Duration;
 
 use crate::choice::cap::Admission;
 use crate::choice::offer::{self, ChoiceOutcome, Offer, Rejected};
@@ -17,6 +17,7 @@ use crate::pool;
 use crate::request::Owned;
 use crate::take::{Part, Taken, gate};
 use getgpu_ask::{Node, mig_tree};
+use getgpu_linux::run_clock;
 use getgpu_lock::{Claim, LockFile, Occupancy, OfdLock, Side, Span};
 use getgpu_model::{Ailment, Detail, Device, Failure, Gpu, Health, Inventory, Units, Uuid};
 use getgpu_settings::Type;
@@ -159,7 +160,7 @@ impl Chooser<'_, '_> {
         } else {
             (PATIENCE, Duration::from_millis(2))
         };
-        let began = Instant::now();
+        let began = run_clock::now();
         while round.picked.len() < self.request.count {
             let known = round.rejected.len();
             match self.pick_one(probe, round)? {
@@ -170,8 +171,8 @@ impl Chooser<'_, '_> {
                 Offer::Available(()) => {}
                 // Others are deciding about these: a call that gives way leaves one of
                 // them free.
-                Offer::Rejected(Rejected::Tentative) if began.elapsed() < patience => {
-                    std::thread::sleep(pause);
+                Offer::Rejected(Rejected::Tentative) if run_clock::since(began) < patience => {
+                    run_clock::sleep(pause);
                 }
                 Offer::Rejected(_) if round.links.is_some() => {
                     // Where none of a set was refused for good, any will do.

@@ -2,7 +2,7 @@
 //! of them already is taken inside of that; what another program has is in use.
 
 use std::rc::Rc;
-use std::time::{Duration, Instant};
+use std::time::Duration;
 
 use super::gate;
 use super::in_use::InUse;
@@ -14,7 +14,7 @@ use crate::ownership::{Basis, Cover};
 use crate::pool::Portion;
 use crate::request::{Granted, Owned};
 use getgpu_linux::procfs::{ancestry, namespaces};
-use getgpu_linux::{Range, Stat};
+use getgpu_linux::{Range, Stat, run_clock};
 use getgpu_lock::{
     Claim, HolderArgs, LockFile, OfdLock, Side, Span, claim::named_lease, holders, occupancy,
     ownership_proof,
@@ -152,10 +152,10 @@ impl NamedTake<'_> {
         };
         let ending = ownership_proof::reservations(self.lock_file, Some(uid), &is_ending);
         // The search takes its time on a busy machine.
-        let began = Instant::now();
+        let began = run_clock::now();
         for holder in ending {
-            while Stat::runs(holder.pid, holder.start) && began.elapsed() < ENDING {
-                std::thread::sleep(PAUSE);
+            while Stat::runs(holder.pid, holder.start) && run_clock::since(began) < ENDING {
+                run_clock::sleep(PAUSE);
             }
         }
     }
@@ -183,12 +183,12 @@ impl NamedTake<'_> {
                 Ok::<_, Failure>(found || held)
             })
         };
-        let (began, mut limit) = (Instant::now(), NOTICE);
-        while began.elapsed() < limit && any(Span::inner_reservation)? {
+        let (began, mut limit) = (run_clock::now(), NOTICE);
+        while run_clock::since(began) < limit && any(Span::inner_reservation)? {
             if any(Span::inner_lingering)? {
                 limit = self.linger + ENDING;
             }
-            std::thread::sleep(BETWEEN_LOOKS);
+            run_clock::sleep(BETWEEN_LOOKS);
         }
         Ok(())
     }
@@ -354,13 +354,13 @@ impl NamedDevice<'_> {
     /// Claims a share of the units that this process owns, or else of the units that others leave
     /// free. Tries again while other calls hold tentative claims there.
     fn part(&self) -> Result<Option<Claim>, Failure> {
-        let (lock_file, began) = (self.all.lock_file, Instant::now());
+        let (lock_file, began) = (self.all.lock_file, run_clock::now());
         loop {
             let side = Side::Lease;
             match device_claim::claim(lock_file, self.probe, side, self.request, self.device)? {
                 Offer::Available(claim) => return Ok(Some(claim)),
-                Offer::Rejected(Rejected::Tentative) if began.elapsed() < PATIENCE => {
-                    std::thread::sleep(PAUSE);
+                Offer::Rejected(Rejected::Tentative) if run_clock::since(began) < PATIENCE => {
+                    run_clock::sleep(PAUSE);
                 }
                 Offer::Rejected(_) => return Ok(None),
             }
@@ -372,8 +372,8 @@ impl NamedDevice<'_> {
         let Portion::Units(wanted) = portion else {
             return Ok(None);
         };
-        let began = Instant::now();
-        while began.elapsed() < PATIENCE {
+        let began = run_clock::now();
+        while run_clock::since(began) < PATIENCE {
             let leased = occupancy::in_region(self.probe, self.span().lease())?;
             let Some(room) = Units::whole().difference(&leased).first(wanted) else {
                 return Ok(None);

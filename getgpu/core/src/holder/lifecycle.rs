@@ -4,10 +4,10 @@
 
 use std::fs::File;
 use std::io::Read;
-use std::time::{Duration, Instant};
+use std::time::Duration;
 
 use getgpu_choose::syslog;
-use getgpu_linux::{Stat, detached, procfs::file, sys};
+use getgpu_linux::{Stat, detached, procfs::file, run_clock, sys};
 use getgpu_lock::{HolderArgs, OfdLock, Role, Until, ownership_proof};
 
 use super::backoff;
@@ -205,14 +205,14 @@ impl Reservation<'_> {
     /// Waits for the first program; none if the time has run out. A process that has the
     /// UUID in an argument keeps the reservation past that time, and `linger` longer.
     fn wait_for_program(&mut self) -> Vec<Stat> {
-        let (printed, spent) = (sys::boot_time(), sys::processor_time());
-        let mut deadline = self.began + self.wait;
+        let (printed, spent) = (run_clock::now(), sys::processor_time());
+        let mut deadline = printed + self.wait;
         loop {
-            let now = sys::boot_time();
-            let since = now.saturating_sub(printed);
+            let since = run_clock::since(printed);
             let pause = backoff::pause(since, sys::processor_time().saturating_sub(spent));
-            std::thread::sleep(pause.min(deadline.saturating_sub(now)));
-            let last = sys::boot_time() >= deadline;
+            let left = deadline.saturating_duration_since(run_clock::now());
+            run_clock::sleep(pause.min(left));
+            let last = run_clock::now() >= deadline;
             let found = if last {
                 self.scanner.full()
             } else {
@@ -220,7 +220,7 @@ impl Reservation<'_> {
             };
             let is_kept = !found.keepers.is_empty();
             if is_kept {
-                deadline = deadline.max(sys::boot_time() + self.linger);
+                deadline = deadline.max(run_clock::now() + self.linger);
             }
             self.process.show(found.oldest());
             if !found.users.is_empty() || (last && !is_kept) {
@@ -252,7 +252,7 @@ impl Reservation<'_> {
     /// the caller's processes in between. Returns programs that use it again; none when
     /// it ends.
     fn linger(&mut self) -> Vec<Stat> {
-        let (mut began, mut mark) = (Instant::now(), self.lock.mark_lingering());
+        let (mut began, mut mark) = (run_clock::now(), self.lock.mark_lingering());
         let mut spent = Duration::ZERO;
         let mut found = self.scanner.full();
         loop {
@@ -272,11 +272,11 @@ impl Reservation<'_> {
                 continue;
             }
             if mark.is_none() {
-                (began, mark) = (Instant::now(), self.lock.mark_lingering());
+                (began, mark) = (run_clock::now(), self.lock.mark_lingering());
             }
-            let left = self.linger.saturating_sub(began.elapsed());
-            std::thread::sleep(LOOK.min(left));
-            let last = began.elapsed() >= self.linger;
+            let left = self.linger.saturating_sub(run_clock::since(began));
+            run_clock::sleep(LOOK.min(left));
+            let last = run_clock::since(began) >= self.linger;
             found = if last {
                 self.scanner.full()
             } else {

@@ -1,4 +1,5 @@
 use std::io::Write;
+use std::time::Instant;
 
 use super::*;
 

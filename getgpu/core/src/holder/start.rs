@@ -7,9 +7,9 @@ use std::ffi::CString;
 use std::fs::File;
 use std::io::{ErrorKind, Read, Write};
 use std::os::fd::AsRawFd;
-use std::time::{Duration, Instant};
+use std::time::Duration;
 
-use getgpu_linux::{ChildUser, detached, poll};
+use getgpu_linux::{ChildUser, detached, poll, run_clock};
 use getgpu_lock::{HolderArgs, OPTION, OfdLock};
 use getgpu_model::{Failure, Kind, reason};
 use nix::sys::socket::{Shutdown, shutdown};
@@ -67,7 +67,7 @@ fn failed(why: &str) -> Failure {
 }
 
 fn wait_readable(file: &File, limit: Duration) -> Result<(), String> {
-    match poll::readable(file, Instant::now() + limit) {
+    match poll::readable(file, run_clock::now() + limit) {
         Ok(true) => Ok(()),
         Ok(false) => Err(format!("it is not ready after {} s", limit.as_secs())),
         Err(errno) => Err(reason(&errno.into())),
@@ -80,7 +80,7 @@ impl Started {
     pub fn printed(mut self) {
         // Without the word the holder would give up what is printed.
         if tell(&mut self.channel, PRINTED) {
-            let _ = poll::readable(&self.channel, Instant::now() + KNOWN);
+            let _ = poll::readable(&self.channel, run_clock::now() + KNOWN);
         }
     }
 

@@ -17,11 +17,11 @@ mod unrelated;
 use getgpu_model::lease_tag;
 use std::cell::LazyCell;
 use std::rc::Rc;
-use std::time::{Duration, Instant};
+use std::time::Duration;
 
 use getgpu_ask::Node;
 use getgpu_choose::{Asked, Decision, Granted};
-use getgpu_linux::{Process, procfs::namespaces};
+use getgpu_linux::{Process, procfs::namespaces, run_clock};
 use getgpu_lock::{HolderProcess, Role};
 use getgpu_model::{Failure, Kind, Visible};
 use getgpu_queue::{Name, Selected, Served, outlast};
@@ -201,12 +201,12 @@ fn reserved_by_sibling(call: &GetgpuCall<'_>, granted: &Granted) -> bool {
     if grant.len() != granted.count {
         return false;
     }
-    let began = Instant::now();
-    while began.elapsed() < SIBLING {
+    let began = run_clock::now();
+    while run_clock::since(began) < SIBLING {
         if granted.owned(&call.lock_file, None) != Decision::Nothing {
             return true;
         }
-        std::thread::sleep(BETWEEN_LOOKS);
+        run_clock::sleep(BETWEEN_LOOKS);
     }
     false
 }

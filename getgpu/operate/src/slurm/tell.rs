@@ -5,10 +5,10 @@
 use std::fs::OpenOptions;
 use std::io::Write;
 use std::process::{Command, Stdio};
-use std::time::{Duration, Instant};
+use std::time::Duration;
 
 use getgpu_choose::syslog;
-use getgpu_linux::{kill_and_reap, reap, sys};
+use getgpu_linux::{kill_and_reap, reap, run_clock, sys};
 use getgpu_model::diag::printable;
 use nix::unistd::Pid;
 
@@ -63,7 +63,7 @@ fn notify(job: &str, message: &str) {
         .spawn();
     let Ok(child) = started else { return };
     let pid = Pid::from_raw(child.id() as i32);
-    if reap(pid, Instant::now() + NOTIFY).is_none() {
+    if reap(pid, run_clock::now() + NOTIFY).is_none() {
         kill_and_reap(pid);
     }
 }

@@ -16,3 +16,4 @@ mod hostile_library;
 mod nvml_hangs;
 mod sick_gpus;
 mod silent_gpus;
+mod stopped;
