@@ -1,84 +1,57 @@
 //! The login names of users, for people: looked up once each, and behind a limit for all of a process
-//! together, since a directory service may take seconds. A name that is late is its number until it
-//! comes.
+//! together, since a directory service may take seconds. A name that is late is its number.
 
+use std::cell::RefCell;
 use std::collections::HashMap;
-use std::sync::{Mutex, MutexGuard, PoisonError, mpsc};
-use std::thread;
-use std::time::{Duration, Instant};
+use std::time::Duration;
 
 use nix::unistd::User;
+
+use crate::procfs::run_time::Stopwatch;
+use crate::reader_child::ReaderChild;
 
 /// How long a process waits for all names together.
 const LIMIT: Duration = Duration::from_millis(500);
 
-/// The login name of `uid`, or the number itself.
+/// The login name of `uid`, or the number itself. For programs of one thread.
 pub fn name(uid: u32) -> String {
-    static NAMES: Mutex<Option<KnownUsers>> = Mutex::new(None);
-    name_by(&NAMES, uid, in_passwd, in_directory)
+    thread_local! {
+        static NAMES: RefCell<KnownUsers> = RefCell::default();
+    }
+    NAMES.with_borrow_mut(|names| names.name(uid, in_passwd, in_directory))
 }
 
 type Ask = fn(u32) -> Option<String>;
 
 /// What a process knows of its node's users.
+#[derive(Default)]
 struct KnownUsers {
-    /// None: there is no such name, or it is being looked up.
+    /// None: there is no such name, or it was late.
     known: HashMap<u32, Option<String>>,
-    /// What is left of [`LIMIT`].
-    left: Duration,
+    /// How long names were waited for.
+    waited: Duration,
 }
 
-fn name_by(
-    shared: &'static Mutex<Option<KnownUsers>>,
-    uid: u32,
-    local: Ask,
-    directory: Ask,
-) -> String {
-    let known = |uid| locked(shared, |names| names.known.get(&uid).cloned());
-    if known(uid).is_none() {
-        let found = local(uid);
-        let is_local = found.is_some();
-        let left = locked(shared, |names| {
-            names.known.insert(uid, found);
-            names.left
-        });
-        if !is_local {
-            let waited = look_up(shared, uid, directory, left);
-            locked(shared, |names| {
-                names.left = names.left.saturating_sub(waited);
-            });
+impl KnownUsers {
+    fn name(&mut self, uid: u32, local: Ask, directory: Ask) -> String {
+        if !self.known.contains_key(&uid) {
+            let found = local(uid).or_else(|| self.look_up(uid, directory));
+            self.known.insert(uid, found);
         }
+        let known = self.known.get(&uid).cloned().flatten();
+        known.unwrap_or_else(|| uid.to_string())
     }
-    known(uid).flatten().unwrap_or_else(|| uid.to_string())
-}
 
-/// Has a thread ask, waits for its answer at most for `limit`, and gives how long that took. Without a
-/// thread (a limit of processes) there is no name.
-fn look_up(
-    shared: &'static Mutex<Option<KnownUsers>>,
-    uid: u32,
-    ask: Ask,
-    limit: Duration,
-) -> Duration {
-    let (began, (told, answer)) = (Instant::now(), mpsc::channel());
-    let asking = thread::Builder::new().spawn(move || {
-        let found = ask(uid);
-        locked(shared, |names| names.known.insert(uid, found));
-        // Nothing is lost where nothing waits any more.
-        let _ = told.send(());
-    });
-    if asking.is_ok() {
-        let _ = answer.recv_timeout(limit);
+    /// Has a child ask, as long as the limit allows.
+    fn look_up(&mut self, uid: u32, ask: Ask) -> Option<String> {
+        let left = LIMIT.checked_sub(self.waited)?;
+        let watch = Stopwatch::start();
+        let child = ReaderChild::start(|| ask(uid).unwrap_or_default().into_bytes());
+        let told = child.ok().and_then(|mut child| child.answer(left));
+        self.waited += watch.elapsed();
+        let told = told.filter(|name| !name.is_empty())?;
+        Some(String::from_utf8_lossy(&told).into_owned())
     }
-    began.elapsed()
-}
-
-fn locked<T>(shared: &Mutex<Option<KnownUsers>>, with: impl FnOnce(&mut KnownUsers) -> T) -> T {
-    let mut guard: MutexGuard<'_, _> = shared.lock().unwrap_or_else(PoisonError::into_inner);
-    with(guard.get_or_insert_with(|| KnownUsers {
-        known: HashMap::new(),
-        left: LIMIT,
-    }))
 }
 
 /// The name in /etc/passwd (passwd(5)), which needs no service.
@@ -103,40 +76,29 @@ mod tests {
     use super::*;
 
     #[test]
-    fn a_slow_directory_costs_its_limit_once_and_is_believed_when_it_answers() {
-        static SHARED: Mutex<Option<KnownUsers>> = Mutex::new(None);
+    fn a_slow_directory_costs_its_limit_once() {
         let slow = |uid| {
-            if uid == 2 {
-                return Some("late".to_owned());
-            }
-            thread::sleep(LIMIT * 3);
+            std::thread::sleep(LIMIT * 100);
             Some(format!("ana{uid}"))
         };
-        let ask = |uid| name_by(&SHARED, uid, |uid| (uid == 0).then(|| "root".into()), slow);
+        let mut users = KnownUsers::default();
+        let mut ask = |uid| users.name(uid, |uid| (uid == 0).then(|| "root".into()), slow);
         assert_eq!(ask(0), "root");
-        let began = Instant::now();
         for uid in 10..20 {
             assert_eq!(ask(uid), uid.to_string());
         }
-        assert!(began.elapsed() < LIMIT * 2, "{:?}", began.elapsed());
-        while ask(10) == "10" {
-            thread::sleep(Duration::from_millis(10));
-        }
-        assert_eq!(ask(10), "ana10");
+        assert!(users.waited >= LIMIT && users.waited < LIMIT * 10);
     }
 
     #[test]
-    fn a_user_whom_no_directory_knows_is_asked_for_once() {
-        static SHARED: Mutex<Option<KnownUsers>> = Mutex::new(None);
-        static ASKED: Mutex<u32> = Mutex::new(0);
-        let directory = |_| {
-            *ASKED.lock().unwrap() += 1;
-            None
-        };
-        for _ in 0..2 {
-            assert_eq!(name_by(&SHARED, 4711, |_| None, directory), "4711");
+    fn a_name_is_asked_for_once() {
+        let mut users = KnownUsers::default();
+        let known = |uid| (uid == 7).then(|| "ana".to_owned());
+        assert_eq!(users.name(7, |_| None, known), "ana");
+        assert_eq!(users.name(8, |_| None, known), "8");
+        for (uid, shown) in [(7, "ana"), (8, "8")] {
+            assert_eq!(users.name(uid, |_| None, |_| Some("other".into())), shown);
         }
-        assert_eq!(*ASKED.lock().unwrap(), 1);
         assert_eq!(name(0), "root");
     }
 }
