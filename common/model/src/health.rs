@@ -51,6 +51,12 @@ pub enum Ailment {
     RowRemapFailed,
     /// nvmlDeviceGetRemappedRows: rows are remapped at the next reset.
     RowRemapPending,
+    /// NVML_FI_DEV_PENDING_BANK_REMAPPING: memory banks are remapped at the next reset.
+    BankRemapPending,
+    /// nvmlDeviceGetUnrepairableMemoryFlag_v1
+    UnrepairableMemory,
+    /// nvmlSystemGetConfComputeGpusReadyState says NVML_CC_ACCEPTING_CLIENT_REQUESTS_FALSE.
+    NotAcceptingWork,
     /// nvmlDeviceGetRetiredPagesPendingStatus: pages are retired at the next reboot.
     PageRetirementPending,
     /// NVML_GPU_FABRIC_STATE_NOT_STARTED or NVML_GPU_FABRIC_STATE_IN_PROGRESS of a whole GPU:
@@ -79,7 +85,7 @@ const RESET: &str = "end the programs on this GPU and reset it: nvidia-smi --gpu
 
 impl Ailment {
     /// All of them, in the order in which they are told.
-    pub const ALL: [Self; 15] = [
+    pub const ALL: [Self; 18] = [
         Self::Prohibited,
         Self::ExclusiveProcess,
         Self::NeedsReset,
@@ -90,6 +96,9 @@ impl Ailment {
         Self::NeedsImexRecovery,
         Self::RowRemapFailed,
         Self::RowRemapPending,
+        Self::BankRemapPending,
+        Self::UnrepairableMemory,
+        Self::NotAcceptingWork,
         Self::PageRetirementPending,
         Self::FabricNotReady,
         Self::FabricError,
@@ -104,6 +113,7 @@ impl Ailment {
             Self::NeedsDrainOfP2p
             | Self::NeedsImexRecovery
             | Self::RowRemapPending
+            | Self::BankRemapPending
             | Self::PageRetirementPending
             | Self::FabricError => Consequence::Told,
             Self::Prohibited
@@ -112,6 +122,8 @@ impl Ailment {
             | Self::NeedsBusReset
             | Self::NeedsDrainAndReset
             | Self::RowRemapFailed
+            | Self::UnrepairableMemory
+            | Self::NotAcceptingWork
             | Self::FabricNotReady
             | Self::UnknownState
             | Self::Lost => Consequence::Out,
@@ -131,6 +143,9 @@ impl Ailment {
             Self::NeedsImexRecovery => "needs_imex_recovery",
             Self::RowRemapFailed => "row_remap_failed",
             Self::RowRemapPending => "row_remap_pending",
+            Self::BankRemapPending => "bank_remap_pending",
+            Self::UnrepairableMemory => "unrepairable_memory",
+            Self::NotAcceptingWork => "not_accepting_work",
             Self::PageRetirementPending => "page_retirement_pending",
             Self::FabricNotReady => "fabric_not_ready",
             Self::FabricError => "fabric_error",
@@ -152,6 +167,11 @@ impl Ailment {
             Self::NeedsImexRecovery => "the GPU's IMEX domain needs a recovery",
             Self::RowRemapFailed => "a faulty memory row could not be remapped",
             Self::RowRemapPending => "memory rows are remapped at the next reset",
+            Self::BankRemapPending => "memory banks are remapped at the next reset",
+            Self::UnrepairableMemory => "its memory has an error that cannot be repaired",
+            Self::NotAcceptingWork => {
+                "confidential computing is on and its GPUs accept no work: CUDA fails there"
+            }
             Self::PageRetirementPending => "memory pages are retired at the next reboot",
             Self::FabricNotReady => {
                 "its NVLink fabric is not ready: CUDA fails there with error 802"
@@ -165,8 +185,10 @@ impl Ailment {
     /// Whether the GPU is no use until it is reset or replaced, or the node rebooted.
     /// A state that is not known is none to drain a node for.
     pub fn needs_repair(self) -> bool {
-        !matches!(self, Self::Prohibited | Self::UnknownState)
-            && self.consequence() == Consequence::Out
+        !matches!(
+            self,
+            Self::Prohibited | Self::UnknownState | Self::NotAcceptingWork
+        ) && self.consequence() == Consequence::Out
     }
 
     /// What an administrator can do.
@@ -190,7 +212,11 @@ impl Ailment {
             }
             Self::NeedsImexRecovery => "restart nvidia-imex on the nodes of the domain",
             Self::RowRemapFailed => "have the GPU replaced (nvidia-smi -q -d ROW_REMAPPER)",
-            Self::RowRemapPending => {
+            Self::UnrepairableMemory => "have the GPU replaced (nvidia-smi -q -i GPU)",
+            Self::NotAcceptingWork => {
+                "once the GPUs are attested: nvidia-smi conf-compute -srs 1 (as root)"
+            }
+            Self::RowRemapPending | Self::BankRemapPending => {
                 "reset the GPU at the next opportunity: nvidia-smi --gpu-reset -i GPU"
             }
             Self::PageRetirementPending => "reboot the node at the next opportunity",

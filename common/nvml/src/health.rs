@@ -1,4 +1,4 @@
-//! What NVML says of a GPU's health, and of the compute mode of a device: four calls in a
+//! What NVML says of a GPU's health, and of the compute mode of a device: some calls in a
 //! session. What a driver does not support, or does not tell us, is as if nothing were wrong.
 
 use nvml_wrapper::Device as Handle;
@@ -12,8 +12,9 @@ use getgpu_model::{
     Ailment, ComputeMode, Detail, Health, of_compute_mode, of_fabric, of_recovery_action,
 };
 
-/// NVML_FI_DEV_GET_GPU_RECOVERY_ACTION (nvml.h 12.9 and 13.3).
-const RECOVERY_ACTION: FieldId = FieldId(230);
+/// NVML_FI_DEV_GET_GPU_RECOVERY_ACTION (nvml.h 12.9 and 13.3) and NVML_FI_DEV_PENDING_BANK_REMAPPING
+/// (13.5), in one call.
+const FIELDS: [FieldId; 2] = [FieldId(230), FieldId(307)];
 
 /// The health of the device at a place; with full detail also what an older GPU says.
 pub(super) fn health(session: &mut Session<'_>, place: ListedPlace, detail: Detail) -> Health {
@@ -28,7 +29,7 @@ pub(super) fn health(session: &mut Session<'_>, place: ListedPlace, detail: Deta
         Err(ailment) => Some(ailment),
     };
     let of_gpu = session.ailments(place.0, |session| {
-        let action = recovery_action(&gpu).unwrap_or_else(|fault| of_fault(&fault));
+        let fields = of_fields(&gpu);
         // "On MIG-enabled GPUs with active instances, querying the number of remapped rows is
         // not supported" (nvml.h), and GPUs that retire pages have no MIG.
         // MIG devices do not use NVLink.
@@ -36,10 +37,12 @@ pub(super) fn health(session: &mut Session<'_>, place: ListedPlace, detail: Deta
             None => faulty_memory(session, &gpu, detail)
                 .into_iter()
                 .chain(fabric(session, &gpu))
+                .chain(conf_compute(session))
                 .collect(),
             Some(_) => Vec::new(),
         };
-        action.into_iter().chain(of_whole).collect()
+        let memory = unrepairable(session, &gpu);
+        fields.into_iter().chain(memory).chain(of_whole).collect()
     });
     let mut ailments: Vec<Ailment> = of_mode.into_iter().chain(of_gpu).collect();
     ailments.dedup();
@@ -114,26 +117,46 @@ fn mode_of(session: &Session<'_>, handle: &Handle<'_>) -> Result<Option<ComputeM
     }
 }
 
-/// nvmlDeviceGetFieldValues: what the driver says has to be done with the GPU.
-fn recovery_action(gpu: &Handle<'_>) -> Result<Option<Ailment>, Fault> {
+/// nvmlDeviceGetFieldValues: what the driver says has to be done with the GPU, and with its memory.
+fn of_fields(gpu: &Handle<'_>) -> Vec<Ailment> {
     let call = "DeviceGetFieldValues";
-    let samples = ask(call, || gpu.field_values_for(&[RECOVERY_ACTION]))?;
-    let value = match samples
-        .into_iter()
-        .next()
-        .map(|sample| sample.and_then(|sample| sample.value))
-    {
-        Some(Ok(SampleValue::U32(value))) => u64::from(value),
-        Some(Ok(SampleValue::U64(value))) => value,
-        // A number of another kind is none that is known.
-        Some(Ok(_)) => u64::MAX,
-        Some(Err(error)) => {
-            let fault = Fault::from(call, &error);
-            return of_fault(&fault).map_or(Ok(None), |ailment| Ok(Some(ailment)));
-        }
-        None => 0,
+    let samples = match ask(call, || gpu.field_values_for(&FIELDS)) {
+        Ok(samples) => samples,
+        Err(fault) => return of_fault(&fault).into_iter().collect(),
     };
-    Ok(of_recovery_action(value))
+    let told = samples
+        .into_iter()
+        .map(|sample| sample.and_then(|sample| sample.value));
+    let mut values = told.map(|value| match value {
+        Ok(SampleValue::U32(value)) => Ok(u64::from(value)),
+        Ok(SampleValue::U64(value)) => Ok(value),
+        // A number of another kind is none that is known.
+        Ok(_) => Ok(u64::MAX),
+        Err(error) => Err(Fault::from(call, &error)),
+    });
+    let action = match values.next() {
+        Some(Ok(value)) => of_recovery_action(value),
+        Some(Err(fault)) => of_fault(&fault),
+        None => None,
+    };
+    let banks = values.next().is_some_and(|value| value == Ok(1));
+    let banks = banks.then_some(Ailment::BankRemapPending);
+    action.into_iter().chain(banks).collect()
+}
+
+/// Whether its memory has an error that cannot be repaired; older drivers do not tell.
+fn unrepairable(session: &Session<'_>, gpu: &Handle<'_>) -> Option<Ailment> {
+    match raw::has_unrepairable_memory(session.nvml, gpu) {
+        Ok(true) => Some(Ailment::UnrepairableMemory),
+        Ok(false) => None,
+        Err(fault) => of_fault(&fault),
+    }
+}
+
+/// Whether the node's GPUs are kept from work by confidential computing, which knows no MIG.
+fn conf_compute(session: &Session<'_>) -> Option<Ailment> {
+    let accepts = raw::accepts_work(session.nvml);
+    (accepts == Ok(false)).then_some(Ailment::NotAcceptingWork)
 }
 
 /// nvmlDeviceGetPersistenceMode: whether the driver stays attached to a GPU that no process

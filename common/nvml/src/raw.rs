@@ -4,7 +4,7 @@
 //! the driver's version, once, at init.
 #![allow(unsafe_code)]
 
-use std::ffi::{CString, c_uint, c_ulonglong};
+use std::ffi::{CString, c_uint, c_ulonglong, c_void};
 use std::os::unix::ffi::OsStrExt;
 use std::path::Path;
 
@@ -239,6 +239,46 @@ pub(super) fn fabric(nvml: &Nvml, gpu: &Device<'_>) -> Result<(u8, u32), Fault> 
     let code = unsafe { call(gpu.handle(), info.as_mut_ptr().cast()) };
     check("DeviceGetGpuFabricInfoV", code)?;
     Ok((info[FABRIC_STATE].to_ne_bytes()[0], info[FABRIC_STATUS]))
+}
+
+/// Whether the node's GPUs accept work under confidential computing
+/// (nvmlSystemGetConfComputeGpusReadyState, drivers from 535 on).
+pub(super) fn accepts_work(nvml: &Nvml) -> Result<bool, Fault> {
+    let call = symbol!(nvml, nvmlSystemGetConfComputeGpusReadyState)?;
+    let mut accepts: c_uint = 1;
+    // SAFETY: a place for one unsigned int.
+    let code = unsafe { call(&raw mut accepts) };
+    check("SystemGetConfComputeGpusReadyState", code)?;
+    Ok(accepts != 0)
+}
+
+/// Whether a GPU's memory has an error that cannot be repaired (nvmlDeviceGetUnrepairableMemoryFlag_v1,
+/// drivers from 590 on), by a function that nvml-wrapper does not know.
+pub(super) fn has_unrepairable_memory(nvml: &Nvml, gpu: &Device<'_>) -> Result<bool, Fault> {
+    let name = "DeviceGetUnrepairableMemoryFlag_v1";
+    let init = symbol!(nvml, nvmlInit_v2)?;
+    // SAFETY: dladdr(3) fills the structure in for an address inside the library, whose name it then
+    // points to; the library is loaded already, and stays so, since it was loaded with RTLD_NODELETE.
+    let function = unsafe {
+        let mut place: libc::Dl_info = std::mem::zeroed();
+        if libc::dladdr(*init as *const c_void, &raw mut place) == 0 {
+            return Err(Fault::new(name, FUNCTION_NOT_FOUND));
+        }
+        let library = libc::dlopen(place.dli_fname, libc::RTLD_LAZY | libc::RTLD_NOLOAD);
+        libc::dlsym(library, c"nvmlDeviceGetUnrepairableMemoryFlag_v1".as_ptr())
+    };
+    if function.is_null() {
+        return Err(Fault::new(name, FUNCTION_NOT_FOUND));
+    }
+    let mut flag: c_uint = 0;
+    // SAFETY: nvml.h 13.5: a handle and a structure of one unsigned int.
+    let code = unsafe {
+        let call: unsafe extern "C" fn(*mut c_void, *mut c_uint) -> c_uint =
+            std::mem::transmute(function);
+        call(gpu.handle().cast(), &raw mut flag)
+    };
+    check(name, code)?;
+    Ok(flag != 0)
 }
 
 /// What became of a GPU's faulty memory rows.

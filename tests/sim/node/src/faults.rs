@@ -107,6 +107,12 @@ pub struct HealthFault {
     pub rows_failed: bool,
     /// Memory pages are retired at the next reboot.
     pub pages_pending: bool,
+    /// Memory banks are remapped at the next reset.
+    pub banks_pending: bool,
+    /// The memory has an error that cannot be repaired.
+    pub unrepairable: bool,
+    /// Whether GPUs under confidential computing accept work; without it where left out.
+    pub accepts_work: Option<bool>,
     /// State and status of the NVLink fabric (NVML_GPU_FABRIC_STATE_*, `nvmlReturn_t`); not
     /// supported where left out.
     pub fabric: Option<[u32; 2]>,

@@ -210,6 +210,7 @@ getters! {
         |s, d| Ok(s.handle(d) as Handle);
     nvmlDeviceGetMigDeviceHandleByIndex(handle: Handle, index: c_uint): Handle =
         Target::Slot(handle as usize, index), |s, d| Ok(s.mig_by_index(d, index)? as Handle);
+    nvmlSystemGetConfComputeGpusReadyState(): c_uint = Target::Node, |s, _| s.accepts_work();
     nvmlDeviceGetTopologyCommonAncestor(handle: Handle, other: Handle): c_uint = device(handle),
         |s, d| s.topology_level(d, other as usize);
     nvmlDeviceGetNvLinkState(handle: Handle, link: c_uint): c_uint = device(handle), |s, d| s.link_state(d, link);
@@ -237,6 +238,7 @@ device_getters! {
     nvmlDeviceGetComputeInstanceId: c_uint = |s, d| Ok(s.mig(d)?.ci);
     nvmlDeviceGetComputeMode: c_uint = |s, d| s.compute_mode(d);
     nvmlDeviceGetPersistenceMode: c_uint = |s, d| s.persistence_mode(d);
+    nvmlDeviceGetUnrepairableMemoryFlag_v1: c_uint = |s, d| s.unrepairable(d);
     nvmlDeviceGetRetiredPagesPendingStatus: c_uint = |s, d| s.pages_pending(d);
     nvmlDeviceGetNumaNodeId: c_uint = |s, d| s.gpu(d)?.numa_node.ok_or(NOT_SUPPORTED);
     nvmlDeviceGetUtilizationRates: Utilization = |s, d| s.utilization(d);

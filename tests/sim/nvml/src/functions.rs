@@ -12,10 +12,14 @@ pub fn exists(version: Version, function: &str) -> bool {
         "nvmlDeviceGetMPSComputeRunningProcesses_v2" => version.has_mps_clients_v2(),
         "nvmlDeviceGetMemoryInfo_v2" => version.has_memory_v2(),
         "nvmlDeviceGetRunningProcessDetailList" => version.has_process_details(),
-        "nvmlDeviceGetConfComputeMemSizeInfo" => version >= Version(535, 43, 0),
+        "nvmlSystemGetConfComputeGpusReadyState" | "nvmlDeviceGetConfComputeMemSizeInfo" => {
+            version >= Version(535, 43, 0)
+        }
         // 535.274 does not have it, 550.54 does.
         "nvmlDeviceGetNumaNodeId" => version >= Version(550, 0, 0),
         "nvmlDeviceGetGpuFabricInfoV" => version >= Version(550, 0, 0),
+        // In the headers from 13.1 on, which came with 590, and not in 580's.
+        "nvmlDeviceGetUnrepairableMemoryFlag_v1" => version >= Version(590, 0, 0),
         "nvmlDeviceGetDriverModel_v2" => version >= Version(555, 0, 0),
         // In the header of CUDA 12.9, which came with 575, and not in 555.58.
         "nvmlDeviceGetTemperatureV" => version >= Version(575, 0, 0),

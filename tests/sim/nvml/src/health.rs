@@ -9,6 +9,9 @@ use sim_node::{HealthFault, Version};
 
 /// NVML_FI_DEV_GET_GPU_RECOVERY_ACTION
 const RECOVERY_ACTION: u32 = 230;
+/// NVML_FI_DEV_PENDING_BANK_REMAPPING, and the first branch that is known to have it.
+const BANKS_PENDING: u32 = 307;
+const HAS_BANKS: Version = Version(590, 0, 0);
 /// The header of CUDA 12.9, which came with this driver, has the field.
 const HAS_RECOVERY_ACTION: Version = Version(575, 0, 0);
 /// From about here on a MIG device has a compute mode of its own, and its GPU none (nvml.h 13.3).
@@ -65,6 +68,18 @@ impl Session {
         })
     }
 
+    pub(crate) fn unrepairable(&self, device: Device) -> Reply<u32> {
+        self.gpu(device)?;
+        Ok(self.fault(device)?.unrepairable.into())
+    }
+
+    /// About the node: where any fault says something.
+    pub(crate) fn accepts_work(&self) -> Reply<u32> {
+        let mut faults = self.faults.health.iter();
+        let told = faults.find_map(|fault| fault.accepts_work);
+        told.map(Into::into).ok_or(NOT_SUPPORTED)
+    }
+
     /// GPUs before Ampere retire pages.
     pub(crate) fn pages_pending(&self, device: Device) -> Reply<u32> {
         if self.gpu(device)?.cuda.0 >= 8 {
@@ -74,11 +89,17 @@ impl Session {
     }
 
     pub(crate) fn field(&self, device: Device, field: u32) -> Reply<u32> {
-        if field != RECOVERY_ACTION || self.node.version < HAS_RECOVERY_ACTION {
+        if self.node.version < HAS_RECOVERY_ACTION {
             return Err(NOT_SUPPORTED);
         }
         self.gpu(device)?;
         let fault = self.fault(device)?;
+        if field == BANKS_PENDING && self.node.version >= HAS_BANKS {
+            return Ok(fault.banks_pending.into());
+        }
+        if field != RECOVERY_ACTION {
+            return Err(NOT_SUPPORTED);
+        }
         fault.field_returns.map_or(Ok(()), Err)?;
         Ok(fault.recovery_action.unwrap_or(0))
     }

@@ -12,12 +12,13 @@ use crate::functions::exists;
 /// The functions that some of the simulated drivers do not have, as far as a program asks for
 /// them.
 #[rustfmt::skip]
-const CHANGED: [&str; 9] = [
+const CHANGED: [&str; 11] = [
     "nvmlDeviceGetMPSComputeRunningProcesses_v2", "nvmlDeviceGetComputeRunningProcesses_v3",
     "nvmlDeviceGetGraphicsRunningProcesses_v3", "nvmlDeviceGetMPSComputeRunningProcesses_v3",
     "nvmlDeviceGetMemoryInfo_v2", "nvmlDeviceGetRunningProcessDetailList",
     "nvmlDeviceGetConfComputeMemSizeInfo", "nvmlDeviceGetNumaNodeId",
-    "nvmlDeviceGetGpuFabricInfoV",
+    "nvmlDeviceGetGpuFabricInfoV", "nvmlSystemGetConfComputeGpusReadyState",
+    "nvmlDeviceGetUnrepairableMemoryFlag_v1",
 ];
 
 /// What may lie at the library's path without being the library.

@@ -91,6 +91,9 @@ const ROWS: &[(&str, &[i32], &str, Outcome)] = &[
     ("nvmlDeviceGetFieldValues", ANY, "", Given),
     ("nvmlDeviceGetRemappedRows", LOST, "", Unhealthy),
     ("nvmlDeviceGetRemappedRows", ANY, "", Given),
+    ("nvmlDeviceGetUnrepairableMemoryFlag", LOST, "", Unhealthy),
+    ("nvmlDeviceGetUnrepairableMemoryFlag", ANY, "", Given),
+    ("nvmlSystemGetConfComputeGpusReadyState", ANY, "", Given),
     ("nvmlDeviceGetGpuFabricInfoV", LOST, "", Unhealthy),
     ("nvmlDeviceGetGpuFabricInfoV", ANY, "", Given),
 ];

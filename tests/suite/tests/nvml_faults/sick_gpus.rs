@@ -13,6 +13,11 @@ const MIG: &str =
 /// A value of nvmlDeviceGetFieldValues, which has a return code of its own.
 const VALUE: &str = "nvmlFieldValue_t";
 
+/// The same with a driver that has all that is asked.
+fn newest() -> String {
+    GPUS.replace("580.65.06", "595.45.04")
+}
+
 fn health(target: &str, what: &str) -> String {
     format!("[[health]]\n{target}\n{what}\n")
 }
@@ -40,10 +45,11 @@ fn a_gpu_on_which_cuda_cannot_start_is_never_handed_out() {
         ("fabric = [1, 0]", "fabric_not_ready", "its NVLink fabric is not ready", "nvidia-fabricmanager"),
         ("fabric = [2, 0]", "fabric_not_ready", "its NVLink fabric is not ready", "nvidia-fabricmanager"),
         ("fabric = [4, 0]", "unknown_state", "NVML reports a state of it that", "nvidia-smi -q -i 2"),
+        ("unrepairable = true", "unrepairable_memory", "its memory has an error that cannot be repaired", "replaced"),
         ("rows_failed = true", "row_remap_failed", "a faulty memory row could not be remapped", "replaced"),
     ];
     for (fault, word, text, remedy) in cases {
-        let sandbox = Sandbox::new(GPUS);
+        let sandbox = Sandbox::new(&newest());
         sandbox.faults(&health("gpu = 2", fault));
         let sick = sandbox.uuids()[2].clone();
         sandbox.ask("--count-free").answers("3\n");
@@ -95,16 +101,38 @@ fn a_gpu_on_which_cuda_cannot_start_is_never_handed_out() {
     }
 }
 
+/// It is the whole node's, and MIG devices know nothing of it.
+#[test]
+fn where_confidential_computing_accepts_no_work_no_gpu_is_handed_out() {
+    let sandbox = Sandbox::new(GPUS);
+    sandbox.faults(&health("", "accepts_work = false"));
+    let text = "confidential computing is on and its GPUs accept no work";
+    sandbox
+        .ask("")
+        .refuses(1, "no free device: 4 of 4 in use (unhealthy 4)");
+    sandbox.ask("--list").exits(0).shows(text);
+    sandbox
+        .ask("--check")
+        .shows("nvidia-smi conf-compute -srs 1");
+    // It is set up, and no repair is due.
+    sandbox.ask("-q --check --health").exits(0).prints("");
+    sandbox.faults(&health("", "accepts_work = true"));
+    sandbox.ask("--count-free").answers("4\n");
+    let mig = Sandbox::new(MIG);
+    mig.faults(&health("", "accepts_work = false"));
+    mig.ask("--count-free").answers("3\n");
+}
+
 #[test]
 fn what_is_told_only_stops_nobody() {
     #[rustfmt::skip]
     let cases = [
         ("compute_mode = 3", "exclusive_process"), ("recovery_action = 3", "needs_drain_of_p2p"),
         ("recovery_action = 5", "needs_imex_recovery"), ("rows_pending = true", "row_remap_pending"),
-        ("fabric = [3, 999]", "fabric_error"),
+        ("fabric = [3, 999]", "fabric_error"), ("banks_pending = true", "bank_remap_pending"),
     ];
     for (fault, word) in cases {
-        let sandbox = Sandbox::new(GPUS);
+        let sandbox = Sandbox::new(&newest());
         sandbox.faults(&health("gpu = 0", fault));
         sandbox.ask("--count-free").answers("4\n");
         let listed = listing::json(&sandbox);
