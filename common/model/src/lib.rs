@@ -38,7 +38,7 @@ pub use inventory::{
     Activity, Detail, Device, Gauge, Gpu, GpuProcess, Inventory, Memory, Silent, Usage,
     usable_together,
 };
-pub use links::{GpuLinks, Links, PairLinks};
+pub use links::{GpuLinks, LinkMap, PairLinks};
 pub use mig_profile::MigProfile;
 pub use nearest::{Distance, Nearest};
 pub use share::Share;

@@ -28,9 +28,9 @@ pub struct PairLinks {
 
 /// How well each two of the GPUs of a node are connected, by NVML index.
 #[derive(Clone, Debug, Default)]
-pub struct Links(BTreeMap<(u32, u32), u64>);
+pub struct LinkMap(BTreeMap<(u32, u32), u64>);
 
-impl Links {
+impl LinkMap {
     /// From what is told of each of these GPUs about all of them.
     pub fn new(gpus: &[u32], told: &[GpuLinks]) -> Self {
         let mut links = BTreeMap::new();
@@ -135,7 +135,7 @@ mod tests {
     use super::*;
 
     /// Eight GPUs, of which `level` and `direct` say how two are connected.
-    fn links(level: fn(u32, u32) -> u32, direct: fn(u32, u32) -> u32, switched: u32) -> Links {
+    fn links(level: fn(u32, u32) -> u32, direct: fn(u32, u32) -> u32, switched: u32) -> LinkMap {
         let gpus: Vec<u32> = (0..8).collect();
         let pair = |one: u32, other: u32| PairLinks {
             direct: direct(one, other),
@@ -146,7 +146,7 @@ mod tests {
             others: gpus.iter().map(|other| pair(*gpu, *other)).collect(),
         };
         let told: Vec<GpuLinks> = gpus.iter().map(of).collect();
-        Links::new(&gpus, &told)
+        LinkMap::new(&gpus, &told)
     }
 
     fn sorted(mut set: Vec<u32>) -> Vec<u32> {
@@ -180,8 +180,8 @@ mod tests {
 
     #[test]
     fn where_nothing_is_told_the_first_are_taken() {
-        assert_eq!(Links::default().best(&[], &[5, 1, 7], 2), [5, 1]);
-        assert_eq!(Links::default().best(&[2], &[5, 2], 9), [2, 5]);
+        assert_eq!(LinkMap::default().best(&[], &[5, 1, 7], 2), [5, 1]);
+        assert_eq!(LinkMap::default().best(&[2], &[5, 2], 9), [2, 5]);
     }
 
     #[test]
@@ -196,7 +196,7 @@ mod tests {
             others: gpus.iter().map(|other| pair(*gpu, *other)).collect(),
         };
         let told: Vec<GpuLinks> = gpus.iter().map(of).collect();
-        let links = Links::new(&gpus, &told);
+        let links = LinkMap::new(&gpus, &told);
         assert_eq!(
             sorted(links.best(&[40], &gpus, 8)),
             (40..48).collect::<Vec<_>>()

@@ -7,7 +7,7 @@ use std::collections::hash_map::Entry;
 use super::wire::{NvmlQuestion, NvmlRequest};
 use super::{Client, broken};
 use getgpu_model::{
-    CpuSet, Detail, Device, Failure, Gauge, Gpu, GpuLinks, Health, Links, Usage, Uuid,
+    CpuSet, Detail, Device, Failure, Gauge, Gpu, GpuLinks, Health, LinkMap, Usage, Uuid,
 };
 
 impl Client<'_> {
@@ -132,14 +132,14 @@ impl Client<'_> {
     ///
     /// The process that asks NVML cannot be started, has ended, or has not answered within its
     /// limit.
-    pub fn links(&mut self, gpus: &[u32]) -> Result<Links, Failure> {
+    pub fn links(&mut self, gpus: &[u32]) -> Result<LinkMap, Failure> {
         let mut told: Vec<GpuLinks> = Vec::with_capacity(gpus.len());
         for gpu in gpus.iter().copied() {
             let others = gpus.to_vec();
             let links = self.ask_gpu(gpu, &NvmlRequest::Links { gpu, others })?;
             told.push(links.unwrap_or_default());
         }
-        Ok(Links::new(gpus, &told))
+        Ok(LinkMap::new(gpus, &told))
     }
 
     /// Notes of each device which CPUs are near its GPU, where NVML tells. A GPU is asked

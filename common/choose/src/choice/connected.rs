@@ -6,13 +6,13 @@ use super::device_claim;
 use super::policy::Candidate;
 use crate::take::Part;
 use getgpu_lock::OfdLock;
-use getgpu_model::{Device, Failure, Links};
+use getgpu_model::{Device, Failure, LinkMap};
 
 /// How the GPUs of the pool are connected, if that is to decide. Asked once in a choice.
 pub(super) fn links(
     chooser: &mut Chooser<'_, '_>,
     pool: &[(usize, &Device)],
-) -> Result<Option<Links>, Failure> {
+) -> Result<Option<LinkMap>, Failure> {
     let request = chooser.request;
     let is_open = request.count > 1
         && pool.len() > request.count
@@ -31,7 +31,7 @@ pub(super) fn links(
 pub(super) fn retain_best(
     chooser: &Chooser<'_, '_>,
     probe: &OfdLock,
-    links: &Links,
+    links: &LinkMap,
     picked: &[(usize, Part)],
     left: &mut Vec<Candidate<'_>>,
 ) -> Result<(), Failure> {

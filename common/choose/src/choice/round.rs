@@ -5,7 +5,7 @@ use std::collections::HashMap;
 
 use super::offer::Rejected;
 use crate::take::Part;
-use getgpu_model::{Device, Links};
+use getgpu_model::{Device, LinkMap};
 
 /// One choice in the making.
 pub(super) struct Round<'d> {
@@ -16,7 +16,7 @@ pub(super) struct Round<'d> {
     pub(super) rejected: HashMap<usize, Rejected>,
     pub(super) picked: Vec<(usize, Part)>,
     /// How its GPUs are connected, where that decides.
-    pub(super) links: Option<Links>,
+    pub(super) links: Option<LinkMap>,
 }
 
 impl Round<'_> {

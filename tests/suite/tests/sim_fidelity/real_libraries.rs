@@ -172,7 +172,10 @@ fn getgpu_does_without_what_nvidias_library_of_a_version_lacks() {
 
 /// The functions that the code calls past nvml-wrapper.
 fn named_in_the_code(looked_up: &BTreeSet<String>) -> BTreeSet<String> {
-    let code = include_str!("../../../../common/nvml/src/raw.rs");
+    let code = concat!(
+        include_str!("../../../../common/nvml/src/raw.rs"),
+        include_str!("../../../../common/nvml/src/raw/links.rs")
+    );
     code.split(|c: char| !c.is_ascii_alphanumeric() && c != '_')
         .filter(|word| looked_up.contains(*word))
         .map(str::to_owned)

@@ -1,0 +1,69 @@
+//! The NVML calls about the connections of a GPU, in the form of C. What they mean together is in
+//! `crate::links`.
+
+use std::ffi::c_uint;
+
+use nvml_wrapper::{Device, Nvml};
+
+use super::{PCI_WORDS, check};
+use crate::fault::{FUNCTION_NOT_FOUND, Fault};
+
+/// The place of a GPU on the PCI bus: domain, bus and device of nvmlPciInfo_t.
+pub(crate) type PciPlace = [u32; 3];
+
+/// Where those lie in nvmlPciInfo_t, behind a text of 16 bytes.
+fn place_in(info: &[u64; PCI_WORDS]) -> PciPlace {
+    let bytes: Vec<u8> = info.iter().flat_map(|word| word.to_ne_bytes()).collect();
+    [16, 20, 24].map(|at| {
+        let number = bytes.get(at..at + 4).and_then(|part| part.try_into().ok());
+        number.map_or(0, u32::from_ne_bytes)
+    })
+}
+
+/// nvmlDeviceGetPciInfo_v3, the numbers alone.
+pub(crate) fn pci_place(nvml: &Nvml, gpu: &Device<'_>) -> Result<PciPlace, Fault> {
+    let call = symbol!(nvml, nvmlDeviceGetPciInfo_v3)?;
+    let mut info = [0u64; PCI_WORDS];
+    // SAFETY: nvmlPciInfo_t has 68 bytes, and numbers of four bytes among them.
+    let code = unsafe { call(gpu.handle(), info.as_mut_ptr().cast()) };
+    check("DeviceGetPciInfo_v3", code)?;
+    Ok(place_in(&info))
+}
+
+/// nvmlDeviceGetNvLinkRemotePciInfo_v2: the GPU or switch at the other end of an NVLink.
+pub(crate) fn link_remote_place(
+    nvml: &Nvml,
+    gpu: &Device<'_>,
+    link: u32,
+) -> Result<PciPlace, Fault> {
+    let call = symbol!(nvml, nvmlDeviceGetNvLinkRemotePciInfo_v2)?;
+    let mut info = [0u64; PCI_WORDS];
+    // SAFETY: as above.
+    let code = unsafe { call(gpu.handle(), link, info.as_mut_ptr().cast()) };
+    check("DeviceGetNvLinkRemotePciInfo_v2", code)?;
+    Ok(place_in(&info))
+}
+
+/// nvmlDeviceGetNvLinkState: whether a link of a GPU is active.
+pub(crate) fn is_link_active(nvml: &Nvml, gpu: &Device<'_>, link: u32) -> Result<bool, Fault> {
+    let call = symbol!(nvml, nvmlDeviceGetNvLinkState)?;
+    let mut state: c_uint = 0;
+    // SAFETY: a handle, a number, and a place for one enum, which is an unsigned int.
+    let code = unsafe { call(gpu.handle(), link, &raw mut state) };
+    check("DeviceGetNvLinkState", code)?;
+    Ok(state == 1)
+}
+
+/// nvmlDeviceGetTopologyCommonAncestor: how far two GPUs are from each other on the PCI bus.
+pub(crate) fn topology_level(
+    nvml: &Nvml,
+    gpu: &Device<'_>,
+    other: &Device<'_>,
+) -> Result<u32, Fault> {
+    let call = symbol!(nvml, nvmlDeviceGetTopologyCommonAncestor)?;
+    let mut level: c_uint = 0;
+    // SAFETY: two handles of this session, and a place for one enum, which is an unsigned int.
+    let code = unsafe { call(gpu.handle(), other.handle(), &raw mut level) };
+    check("DeviceGetTopologyCommonAncestor", code)?;
+    Ok(level)
+}
