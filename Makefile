@@ -137,10 +137,11 @@ soak: ## ordinary traffic under disturbances for an hour
 	SOAK_MINUTES=$${SOAK_MINUTES:-60} $(CARGO) test -p getgpu-tests --locked --test throughput -- soak::a_soak --nocapture --ignored
 	docs/soak-picture.py target/soak.csv target/soak.svg
 
-# STORMS storms of 400 launches and kills, one after the other; the seed of the first that fails is printed.
-storms: ## 400 launches and kills at a time, many times
+# COUNT trees of programs, queues, and times 400 launches and kills, from SEED on; KIND=trees, queues or launches: only these. The first
+# that fails says its seed; a tree also prints a script that runs it again.
+storms: ## random trees, queues and launches: SEED, COUNT, KIND
 	$(CARGO) build --workspace --locked
-	STORMS=$${STORMS:-1000} $(CARGO) test -p getgpu-tests --locked --test throughput -- soak::storms --nocapture --ignored
+	SEED=$${SEED:-1} COUNT=$${COUNT:-200} $(CARGO) test -p getgpu-tests --locked --test throughput -- storms::$(KIND) --nocapture --include-ignored
 
 # Instructions of a call as ratios to a minimal C client, against a budget.
 budget:

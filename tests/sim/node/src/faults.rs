@@ -22,6 +22,8 @@ pub struct Faults {
     /// Devices whose nodes in /dev the caller may not open are not listed, as in a task of Slurm with
     /// ConstrainDevices.
     pub closed_hidden: bool,
+    /// No simulated program is in a list, and none takes memory.
+    pub unseen: bool,
     /// Each list of compute processes has this many invented entries more than the one
     /// before.
     pub processes_grow: u32,

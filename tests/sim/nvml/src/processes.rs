@@ -5,7 +5,7 @@ use crate::abi::{Memory, MemoryV2};
 use crate::codes::{NO_PERMISSION, NOT_SUPPORTED, Reply, UNKNOWN};
 use crate::handle::Device;
 use crate::session::Session;
-use sim_node::{Gpu, Kind, MIB, MigDevice};
+use sim_node::{Gpu, Kind, MIB, MigDevice, Record};
 
 /// What stands for "not told" and "not MIG".
 const NO_ID: u32 = u32::MAX;
@@ -37,7 +37,7 @@ impl Session {
         let mut processes = Vec::new();
         for (uuid, gi, ci) in self.places(device)? {
             if kind == Kind::Compute {
-                let running = self.folder.running_on(&uuid).map_err(|_| UNKNOWN)?;
+                let running = self.running_on(&uuid)?;
                 let blind = self.faults.foreign_pidns_blind;
                 let listed = running.iter().filter(|record| !(record.foreign && blind));
                 let nameless = self.faults.foreign_pidns_nameless;
@@ -148,8 +148,16 @@ impl Session {
             .sum()
     }
 
+    /// The programs of a device that NVML shows.
+    fn running_on(&self, uuid: &str) -> Reply<Vec<Record>> {
+        if self.faults.unseen {
+            return Ok(Vec::new());
+        }
+        self.folder.running_on(uuid).map_err(|_| UNKNOWN)
+    }
+
     fn taken(&self, uuid: &str) -> Reply<u64> {
-        let running = self.folder.running_on(uuid).map_err(|_| UNKNOWN)?;
+        let running = self.running_on(uuid)?;
         let fakes = self.faults.process.iter();
         let fakes = fakes.filter(|fake| fake.device == uuid);
         let fakes = fakes.filter_map(|fake| fake.memory_mib);

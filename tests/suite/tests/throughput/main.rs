@@ -10,3 +10,4 @@ mod launches;
 mod loops;
 mod packing;
 mod soak;
+mod storms;
