@@ -5,6 +5,7 @@ mod cells;
 mod columns;
 pub mod count;
 mod csv;
+mod drained;
 mod gone;
 pub mod hosts;
 mod json;
@@ -25,12 +26,13 @@ use getgpu_choose::{Asked, IndexOrder, Outside};
 use getgpu_linux::Range;
 use getgpu_lock::{Holdings, LockFile, OfdLock, Span, claimers, holders, host_sharing, layout};
 use getgpu_model::{
-    Detail, Device, Failure, Gauge, Inventory, Kind, Uuid, Verbosity, diag, quantity::counted,
+    Detail, Failure, Gauge, Inventory, Kind, Uuid, Verbosity, diag, quantity::counted,
 };
 use getgpu_queue::{Queued, queued};
 use getgpu_settings::allowed;
 
 use crate::options::{Format, GetgpuOptions};
+use drained::Drained;
 use style::Style;
 
 /// Everything that a listing shows.
@@ -221,7 +223,8 @@ impl Listing {
 
 fn collect(node: &mut Node<'_>, asked: Asked, lock_file: &LockFile) -> Result<Listing, Failure> {
     // Read now, also by --watch.
-    let inventory = node.relist(Detail::Full)?;
+    let drained = Drained::of(node.settings());
+    let inventory = node.relist(drained.look())?;
     let granted = asked.shown(&inventory);
     // The list is shown as the site has it, also to a job whose grant goes beyond it.
     let list = allowed::allowed(node.settings())?;
@@ -229,8 +232,7 @@ fn collect(node: &mut Node<'_>, asked: Asked, lock_file: &LockFile) -> Result<Li
     let sorted = granted.filter.classify(&inventory);
     let mut rows = Vec::new();
     let (held, is_held_elsewhere) = holdings(lock_file, &probe, &inventory)?;
-    let devices: Vec<&Device> = inventory.devices.iter().collect();
-    let usages = node.nvml()?.usages(&devices, Detail::Full)?;
+    let usages = drained.usages(node, &inventory)?;
     let devices = inventory.devices.iter().zip(&sorted);
     for ((device, outside), (held, usage)) in devices.zip(held.into_iter().zip(usages)) {
         rows.push(rows::Row {

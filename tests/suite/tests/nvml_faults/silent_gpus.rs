@@ -4,7 +4,7 @@
 use std::time::Duration;
 
 use getgpu_tests::wrapped::wrap_shell;
-use getgpu_tests::{assert_devices, listing, until_none_is_free};
+use getgpu_tests::{OTHER, assert_devices, listing, root, until_none_is_free};
 use harness::skip::{self, Need};
 use harness::{Sandbox, wait};
 
@@ -283,6 +283,29 @@ fn what_cannot_be_chosen_is_asked_for_no_more_than_its_name() {
         (line, sandbox.folder().attaches().unwrap().len() - attached),
         (uuids[0].clone(), 1)
     );
+}
+
+/// Root drains it, and has to see what still runs there.
+#[test]
+fn an_excluded_gpu_that_hangs_is_waited_for_by_root_alone() {
+    let Some(sandbox) = root("gpus4") else { return };
+    let sick = sandbox.uuids()[3].clone();
+    sandbox.faults(&rule(PROCESSES, 3, "does = 'hang'"));
+    sandbox.set_settings(&format!("{LIMIT}\nexcluded = ['{sick}']"));
+    sandbox.log_calls();
+    let listed = sandbox.ask_as(OTHER, "--list");
+    assert!(
+        !listed.exits(0).stdout.contains("did not answer"),
+        "{listed:#?}"
+    );
+    listed.shows("excluded");
+    let calls = sandbox.calls();
+    let mut calls = calls.iter();
+    assert!(!calls.any(|call| call.function == PROCESSES && call.args.contains("GPU 3")));
+    sandbox
+        .ask("--list")
+        .exits(0)
+        .shows("did not answer within");
 }
 
 /// Eight GPUs without persistence mode: each takes its time when it is first touched.
