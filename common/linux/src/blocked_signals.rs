@@ -4,6 +4,7 @@
 use nix::sys::signal::{SigSet, SigmaskHow};
 
 /// Puts the mask of signals back when it is dropped.
+#[derive(Debug)]
 pub struct BlockedSignals(SigSet);
 
 impl BlockedSignals {

@@ -60,6 +60,7 @@ impl Lease {
             parts,
             cover,
             guard,
+            stops,
         } = taken;
         let units = parts.iter().map(|part| (part.span(), part.units().clone()));
         let units = units.collect();
@@ -83,6 +84,7 @@ impl Lease {
         }
         // The lease can be counted from now on.
         drop(guard);
+        drop(stops);
         Ok(Self {
             held,
             carries: false,

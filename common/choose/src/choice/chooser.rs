@@ -137,6 +137,7 @@ impl Chooser<'_, '_> {
             parts: self.in_order(round.picked),
             cover: self.request.cover.clone(),
             guard,
+            stops: None,
         }))
     }
 

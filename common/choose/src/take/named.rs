@@ -139,6 +139,7 @@ impl NamedTake<'_> {
             parts,
             cover,
             guard: None,
+            stops: None,
         }))
     }
 

@@ -3,6 +3,7 @@
 
 use crate::choice::cap::Guard;
 use crate::ownership::Cover;
+use getgpu_linux::BlockedSignals;
 use getgpu_lock::{Claim, LockFile, OfdLock, Span, claim::confirm_all};
 use getgpu_model::{Device, Failure, Units, share};
 
@@ -56,6 +57,8 @@ pub struct Taken {
     pub cover: Option<Cover>,
     /// Kept until the holder or the lease can be counted.
     pub guard: Guard,
+    /// Held back until it is confirmed: a process that is stopped before that keeps a tentative claim.
+    pub stops: Option<BlockedSignals>,
 }
 
 impl Taken {

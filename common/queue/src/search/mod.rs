@@ -18,7 +18,7 @@ use super::tolerance::Tolerance;
 use super::{At, Availability, Name, NotServed, Seeker, Served, Tried, availability};
 use getgpu_ask::Node;
 use getgpu_choose::{
-    ChoiceOutcome, Chooser, Granted, Offer, Owned, Rejected, RejectionReport,
+    ChoiceOutcome, Chooser, Granted, Offer, Owned, Rejected, RejectionReport, Taken,
     choice::{cap, device_claim},
     pool,
 };
@@ -291,11 +291,10 @@ impl<N: Name> Seeker for Search<'_, '_, N> {
             return Ok(Tried::Taken(Served::Same(same)));
         }
         // A process that stops now would keep a tentative claim: Ctrl-Z waits until that
-        // is decided.
+        // is confirmed or given up.
         let stops = [Signal::SIGTSTP, Signal::SIGTTIN, Signal::SIGTTOU];
         let blocked = BlockedSignals::of(&stops.into_iter().collect());
         let chosen = self.choose(may);
-        drop(blocked);
         if !matches!(chosen, Ok(ChoiceOutcome::Taken(_))) {
             self.name.leave();
         }
@@ -304,7 +303,10 @@ impl<N: Name> Seeker for Search<'_, '_, N> {
             self.sufficient = Rc::clone(&self.inventory);
         }
         let in_use = match chosen {
-            Ok(ChoiceOutcome::Taken(taken)) => return Ok(Tried::Taken(Served::Taken(taken))),
+            Ok(ChoiceOutcome::Taken(taken)) => {
+                let stops = blocked;
+                return Ok(Tried::Taken(Served::Taken(Taken { stops, ..taken })));
+            }
             Ok(ChoiceOutcome::OverCap(failure)) => return Ok(Tried::OverCap(failure)),
             Ok(ChoiceOutcome::NoneFree(rejected)) => {
                 // The node may have been re-partitioned.

@@ -207,6 +207,7 @@ impl Selection<'_, '_> {
                 parts: vec![part],
                 cover: None,
                 guard: None,
+                stops: None,
             }));
         }
         let inventory = chooser.node.inventory(self.request.look())?;

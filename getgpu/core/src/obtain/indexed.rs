@@ -56,6 +56,7 @@ pub fn indexed(
                     parts: vec![part],
                     cover: chooser.request.cover.clone(),
                     guard,
+                    stops: None,
                 })));
             }
             Offer::Rejected(why) => {
