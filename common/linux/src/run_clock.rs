@@ -1,26 +1,29 @@
 //! A clock that stands still while this process is stopped: by SIGSTOP, in a frozen cgroup, by Slurm's
-//! `scontrol suspend`. The kernel keeps no such clock, so each pause that this process makes is
-//! compared with the time that it asked for: what it took beyond that, it did not run.
+//! `scontrol suspend`. The kernel keeps no such clock, so this one counts the looks at it: between two
+//! of them no more time passes than the pause that was made, or a moment.
 
 use std::sync::atomic::{AtomicU64, Ordering::Relaxed};
 use std::time::{Duration, Instant};
 
 use crate::sys;
 
-/// How long this process was stopped, in nanoseconds, as far as its pauses have shown. Not of each
-/// thread: a library with thread-local variables cannot be loaded into a static program.
+/// How long this process was stopped, in nanoseconds, as far as looks have shown. For all threads: a
+/// library with thread-local variables cannot be loaded into a static program.
 static STOPPED: AtomicU64 = AtomicU64::new(0);
-/// Until when that was counted, since another thread's pause shows the same stop.
-static COUNTED: AtomicU64 = AtomicU64::new(0);
+/// The last look, in nanoseconds of CLOCK_MONOTONIC; 0: none.
+static LOOKED: AtomicU64 = AtomicU64::new(0);
+/// How many threads make a pause.
+static PAUSING: AtomicU64 = AtomicU64::new(0);
 
-/// The longest pause that is made at a time where a limit is waited for: what a stop costs of it.
+/// The longest pause that is made at a time where a limit is waited for, and what a process may do
+/// between two looks: what a stop costs of a limit.
 pub const SLICE: Duration = Duration::from_millis(200);
-
-/// A pause may take so much longer on a machine that has other things to do.
-const SLACK: Duration = Duration::from_millis(50);
 
 /// The time of this clock.
 pub fn now() -> Instant {
+    // What another thread waits for may take longer.
+    let is_alone = PAUSING.load(Relaxed) == 0;
+    look(if is_alone { SLICE } else { Duration::MAX });
     let now = Instant::now();
     let stopped = Duration::from_nanos(STOPPED.load(Relaxed));
     now.checked_sub(stopped).unwrap_or(now)
@@ -38,16 +41,22 @@ pub fn sleep(time: Duration) {
 
 /// Makes a pause that should take `time` at most.
 pub fn pause<T>(time: Duration, make: impl FnOnce() -> T) -> T {
-    let began = Instant::now();
+    now();
+    PAUSING.fetch_add(1, Relaxed);
     let result = make();
-    let beyond = began.elapsed().saturating_sub(time);
-    if beyond > SLACK {
-        let now = nanoseconds(sys::boot_time());
-        let since = COUNTED.fetch_max(now, Relaxed);
-        let counted = nanoseconds(beyond).min(now.saturating_sub(since));
-        STOPPED.fetch_add(counted, Relaxed);
-    }
+    PAUSING.fetch_sub(1, Relaxed);
+    look(time.saturating_add(SLICE));
     result
+}
+
+/// Notes that this process runs, and what it took longer than `allowed` since the last look.
+fn look(allowed: Duration) {
+    let now = sys::monotonic_time();
+    let last = Duration::from_nanos(LOOKED.swap(nanoseconds(now), Relaxed));
+    if !last.is_zero() {
+        let stopped = now.saturating_sub(last).saturating_sub(allowed);
+        STOPPED.fetch_add(nanoseconds(stopped), Relaxed);
+    }
 }
 
 fn nanoseconds(time: Duration) -> u64 {
@@ -58,15 +67,16 @@ fn nanoseconds(time: Duration) -> u64 {
 mod tests {
     use super::*;
 
+    /// Another test's look may show a stop as well, and takes the time between into account.
     #[test]
     fn a_pause_counts_for_what_it_was_asked_to_take() {
-        let asked = Duration::from_millis(20);
         let is_left_out = || {
             let (began, real) = (now(), Instant::now());
-            pause(asked, || std::thread::sleep(Duration::from_millis(300)));
+            pause(Duration::from_millis(20), || {
+                std::thread::sleep(Duration::from_millis(600))
+            });
             since(began) + Duration::from_millis(200) <= real.elapsed()
         };
-        // Another test's pause may have been counted up to the same moment.
         assert!((0..10).any(|_| is_left_out()));
     }
 }

@@ -114,6 +114,11 @@ pub fn boot_time() -> Duration {
     clock(ClockId::CLOCK_BOOTTIME)
 }
 
+/// Since some moment, without the time in which the machine was suspended (CLOCK_MONOTONIC).
+pub fn monotonic_time() -> Duration {
+    clock(ClockId::CLOCK_MONOTONIC)
+}
+
 /// What this thread has had of a processor (CLOCK_THREAD_CPUTIME_ID).
 pub fn processor_time() -> Duration {
     clock(ClockId::CLOCK_THREAD_CPUTIME_ID)

@@ -226,7 +226,7 @@ impl Courtesy {
             if keeper != first || keeper.is_some_and(|one| one.liveness == Liveness::Tries) {
                 return Ok(true);
             }
-            std::thread::sleep(PAUSE);
+            getgpu_linux::run_clock::sleep(PAUSE);
         }
     }
 }

@@ -34,7 +34,7 @@ pub fn alone(
         if counted >= time {
             return Ok(alone);
         }
-        std::thread::sleep(PAUSE);
+        getgpu_linux::run_clock::sleep(PAUSE);
         let now = availability()?;
         if head()? != first {
             break;

@@ -3,7 +3,7 @@
 
 use std::time::Duration;
 
-use getgpu_linux::{Stat, pidfd, procfs::run_time::Stopwatch, run_clock};
+use getgpu_linux::{Stat, pidfd, run_clock};
 use getgpu_lock::{HolderArgs, HolderProcess, LockFile, Role, ownership_proof};
 use getgpu_model::{Diag, Failure, Job, Kind, Uuid, quantity};
 use nix::sys::signal::{Signal, kill};
@@ -143,14 +143,14 @@ pub fn end(
     patience: Duration,
     diag: &Diag,
 ) -> Result<(), Failure> {
-    let began = Stopwatch::start();
+    let began = run_clock::now();
     let of_holder = |holder| EndedReservation::of(lock_file, holder);
     let seen: Vec<Option<EndedReservation>> = holders.iter().map(of_holder).collect();
     for holder in holders {
         ask_to_end(holder);
     }
     let left = || holders.iter().filter(|holder| !has_exited(holder));
-    while left().next().is_some() && began.elapsed() < patience {
+    while left().next().is_some() && run_clock::since(began) < patience {
         run_clock::sleep(PAUSE);
     }
     for (holder, reserved) in holders.iter().zip(&seen) {

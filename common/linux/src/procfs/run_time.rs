@@ -1,10 +1,9 @@
-//! How long something took without the time in which a process waited for a processor or was stopped:
-//! what a busy machine takes is no other process's fault.
+//! How long something took without the time in which a process waited for a processor: what a busy
+//! machine takes is no other process's fault.
 
 use std::time::{Duration, Instant};
 
 use super::file::whole;
-use crate::run_clock;
 
 /// How long `pid` ("self" for this process) has waited for a processor since it began; nothing where
 /// the kernel does not count that (sched-stats.rst: the second number, in nanoseconds).
@@ -26,7 +25,7 @@ impl Stopwatch {
     /// From now on.
     pub fn start() -> Self {
         Self {
-            began: run_clock::now(),
+            began: Instant::now(),
             delay: run_delay("self"),
         }
     }
@@ -34,7 +33,7 @@ impl Stopwatch {
     /// How long that was until now.
     pub fn elapsed(&self) -> Duration {
         let waited = run_delay("self").saturating_sub(self.delay);
-        run_clock::since(self.began).saturating_sub(waited)
+        self.began.elapsed().saturating_sub(waited)
     }
 }
 
