@@ -25,7 +25,7 @@ SHARES = {
     { feature = "gpushare8", gres = "gpueighth" },
 }
 
--- Reservations (scontrol(1)) whose jobs alone may ask for a part, such as { "course" }; nil: all jobs may.
+-- Reservations (scontrol(1)) whose jobs alone may ask for a part, such as { "course", "jupyterhub_course_*" }; nil: all jobs may.
 RESERVATIONS = nil
 
 -- The whole words of a text that may be nil: `a&[b*2|c]` has a, b, 2 and c.
@@ -57,10 +57,12 @@ end
 
 -- Whether a job of this reservation may ask for a part.
 local function is_reserved(reservation)
-    local named = words(reservation)
     for _, allowed in ipairs(RESERVATIONS or {}) do
-        if named[allowed] then
-            return true
+        local pattern = "^" .. string.gsub(string.gsub(allowed, "%p", "%%%0"), "%%%*", ".*") .. "$"
+        for named in pairs(words(reservation)) do
+            if string.find(named, pattern) then
+                return true
+            end
         end
     end
     return RESERVATIONS == nil

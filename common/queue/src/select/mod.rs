@@ -240,7 +240,8 @@ impl Selection<'_, '_> {
                 // The remedy is for a person at a terminal; the observer's hint also says what
                 // happens to a script that gets no device.
                 let silent = all_silent(&rejected, chooser.node);
-                let remedy = report.remedy().filter(|_| std::io::stderr().is_terminal());
+                let is_person = std::io::stderr().is_terminal();
+                let remedy = is_person.then(|| report.remedy()).flatten();
                 let hint = remedy.unwrap_or_else(|| observer.hint(Obstacle::NoneFree));
                 let hint = match self.request.filter.whole_gpus_beside(&inventory) {
                     0 => hint,

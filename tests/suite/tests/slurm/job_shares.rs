@@ -140,7 +140,10 @@ fn parts_may_be_for_the_jobs_of_one_reservation() {
     let sandbox =
         Sandbox::new("driver = \"550.54.15\"\n[[gpu]]\nmodel = \"A100-SXM4-80GB\"\ncount = 2\n");
     let script = fs::read_to_string(slurm::script("job_submit.lua")).unwrap();
-    let course = script.replace("RESERVATIONS = nil", "RESERVATIONS = { \"course\" }");
+    let course = script.replace(
+        "RESERVATIONS = nil",
+        "RESERVATIONS = { \"other\", \"hub_course-*\" }",
+    );
     assert_ne!(course, script);
     sandbox.file("job_submit.lua", &course, 0o644);
     let hooks = slurm::hooks(&sandbox, "");
@@ -149,7 +152,7 @@ fn parts_may_be_for_the_jobs_of_one_reservation() {
         "scontrol",
         "create",
         "reservation",
-        "ReservationName=course",
+        "ReservationName=hub_course-7",
         "StartTime=now",
         "Duration=60",
         "Nodes=n1",
@@ -157,13 +160,13 @@ fn parts_may_be_for_the_jobs_of_one_reservation() {
     ]);
     let batch = cluster.command(&["sbatch", "--wrap=true", "--constraint=gpushare4"]);
     let refused = batch.run();
-    refused
-        .exits(1)
-        .mentions("parts of a GPU are for jobs of a reservation: --reservation=course");
+    refused.exits(1).mentions(
+        "parts of a GPU are for jobs of a reservation: --reservation=other or hub_course-*",
+    );
     let go = "exec sim-cuda --until-file go --max 4";
     let submit = |number: usize| {
         let uid = ["nobody", "games"][number % 2];
-        let options = format!("-n1 --reservation=course --constraint=gpushare4 --uid={uid}");
+        let options = format!("-n1 --reservation=hub_course-7 --constraint=gpushare4 --uid={uid}");
         cluster.sbatch(&options, go)
     };
     let jobs: Vec<String> = (0..2).map(submit).collect();

@@ -122,3 +122,36 @@ fn slurms_signals_reach_a_program_that_keeps_its_device() {
         sandbox.assert_clean();
     });
 }
+
+/// The lines of the page for training jobs: a trap does not run while a foreground program does.
+#[test]
+fn a_script_that_waits_in_the_background_hands_its_signal_on() {
+    if slurm::lacks(&[]) {
+        return;
+    }
+    let sandbox = Sandbox::new("h200x1");
+    let cluster = Cluster::start(&sandbox, 1, "");
+    sandbox.file("work/program", PROGRAM, 0o755);
+    let page = fs::read_to_string(slurm::script("README.md")).unwrap();
+    let at = page.find("cudawrap -- python train.py & pid=$!").unwrap();
+    let (recipe, _) = page[at..].split_once("\n```").unwrap();
+    let log = sandbox.text("work/saves");
+    let recipe = recipe.replace("python train.py", &format!("dash program {log}"));
+    let job = cluster.sbatch(
+        "-n1",
+        &format!("exec bash -c '{}'", recipe.replace('\'', "'\\''")),
+    );
+    let watched = Watched {
+        cluster: &cluster,
+        sandbox: &sandbox,
+        name: "saves",
+    };
+    wait::until("it runs", || !watched.log().is_empty());
+    let signal = ["scancel", "--batch", "--signal=TERM", &job];
+    cluster.command(&signal).run().exits(0);
+    watched.until_log(&["TERM"]);
+    assert!(!watched.over(), "the script waits for it");
+    sandbox.file("work/saves-stop", "", 0o644);
+    cluster.until_empty();
+    sandbox.assert_clean();
+}

@@ -4,8 +4,8 @@
 use std::fs;
 use std::os::unix::fs::MetadataExt;
 
-use getgpu_tests::listing;
-use harness::wait;
+use getgpu_tests::{listing, slurm};
+use harness::{Sandbox, wait};
 
 use crate::hook_calls::{counts, epilog, hook, is_called, job, mig4, prolog, quiet, sleeper};
 use crate::task_prolog_call::{hidden, told};
@@ -117,5 +117,34 @@ fn wrong_settings_reserve_nothing_and_fail_no_job() {
         let epilog = hook(&sandbox, "epilog", wrong, &job(0), "");
         epilog.wait().exits(0).prints("");
         sandbox.assert_clean();
+    }
+}
+
+/// The settings that the page shows are settings, and the hooks that it names are installed.
+#[test]
+fn the_page_shows_settings_and_hooks_that_there_are() {
+    let page = fs::read_to_string(slurm::script("README.md")).unwrap();
+    let blocks: Vec<&str> = page.split("\n```\n").collect();
+    let settings = blocks
+        .iter()
+        .filter(|block| block.starts_with("# /etc/getgpu/config.toml"));
+    let settings: Vec<&&str> = settings.collect();
+    assert!(settings.len() >= 2, "{settings:?}");
+    let sandbox = Sandbox::new("gpus4");
+    for text in settings {
+        sandbox.set_settings(text);
+        sandbox.ask("--check").exits(0);
+    }
+    let conf = blocks
+        .iter()
+        .find(|block| block.starts_with("# /etc/slurm/slurm.conf"));
+    let hooks = conf
+        .unwrap()
+        .lines()
+        .filter_map(|line| line.split_once("/share/getgpu/slurm/"));
+    let hooks: Vec<&str> = hooks.map(|(_, name)| name).collect();
+    assert_eq!(hooks.len(), 5, "{hooks:?}");
+    for hook in hooks {
+        assert!(slurm::script(hook).is_file(), "{hook}");
     }
 }
