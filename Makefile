@@ -7,6 +7,7 @@ sysconfdir  = /etc
 tmpfilesdir = $(prefix)/lib/tmpfiles.d
 libdir      = $(prefix)/lib/getgpu
 slurmdir    = $(prefix)/share/getgpu/slurm
+pythondir   = $(prefix)/share/getgpu/python
 docdir      = $(prefix)/share/doc/getgpu
 mandir      = $(prefix)/share/man
 bashdir     = $(prefix)/share/bash-completion/completions
@@ -162,7 +163,8 @@ quoted = '$(subst ','\'',$(1))'
 at     = $(call quoted,$(DESTDIR)$(1))
 
 # A path of an example is that of this installation.
-placed = sed -i "s|$(1)|$$(printf '%s' $(call quoted,$(2)) | sed 's/[|&\\]/\\&/g')|g" $(call at,$(3))
+placed_in = sed -i "s|$(1)|$$(printf '%s' $(call quoted,$(2)) | sed 's/[|&\\]/\\&/g')|g" $(3)
+placed    = $(call placed_in,$(1),$(2),$(call at,$(3)))
 
 # It never builds: under sudo there may be no cargo, and nothing of root's is to lie in target.
 install: built install-files ## copies what is built; prefix=, DESTDIR=
@@ -173,7 +175,9 @@ built:
 examples  = $(docdir)/examples
 pages     = getgpu.1 cudawrap.1 create-cudawrap.1
 hooks     = task-prolog prolog epilog health in-use
-documents = README.md docs/GUIDE.md docs/GUARANTEES.md docs/ADMIN.md docs/TROUBLESHOOTING.md docs/LAUNCHERS.md docs/CLUSTER.md docs/SUPPORT.md docs/AUTO.md SECURITY.md CHANGELOG.md LICENSE-MIT LICENSE-APACHE
+# In the folders of this repository, so that their links lead from one to the other.
+documents = README.md SECURITY.md CHANGELOG.md CONTRIBUTING.md LICENSE-MIT LICENSE-APACHE $(sort $(wildcard docs/*.md)) docs/watch.svg etc/slurm/README.md packaging/README.md packaging/python/README.md common/README.md tests/README.md tests/PROOF.md
+python    = LICENSE-APACHE LICENSE-MIT README.md programs.py pyproject.toml $(patsubst packaging/python/%,%,$(sort $(wildcard packaging/python/src/cudawrap/*.py*) packaging/python/src/cudawrap/py.typed))
 samples   = etc/config.toml etc/profile.d/getgpu.sh etc/profile.d/cudawrap.sh etc/environment.d/60-cudawrap.conf etc/modulefile/cudawrap.tcl etc/systemd/gpu-app.service etc/systemd/getgpu-monitor.service etc/prometheus/getgpu-alerts.yml etc/prometheus/getgpu-dashboard.json etc/list.schema.json
 
 install-files:
@@ -193,7 +197,12 @@ install-files:
 	$(INSTALL) -m 0644 completions/bash/* $(call at,$(bashdir)/)
 	$(INSTALL) -m 0644 completions/zsh/* $(call at,$(zshdir)/)
 	$(INSTALL) -m 0644 completions/fish/* $(call at,$(fishdir)/)
-	$(INSTALL) -m 0644 $(documents) $(call at,$(docdir)/)
+	for file in $(documents); do $(INSTALL) -D -m 0644 "$$file" $(call at,$(docdir))/"$$file" || exit; done
+	# What pip makes the Python package of, with the version beside it.
+	for file in $(python); do $(INSTALL) -D -m 0644 packaging/python/"$$file" $(call at,$(pythondir))/"$$file" || exit; done
+	grep '^version = ' Cargo.toml >$(call at,$(pythondir)/version.toml)
+	chmod 0644 $(call at,$(pythondir)/version.toml)
+	$(call placed,../../Cargo.toml,version.toml,$(pythondir)/pyproject.toml)
 	$(INSTALL) -d $(call at,$(slurmdir))
 	$(INSTALL) -m 0755 $(addprefix etc/slurm/,$(hooks)) $(call at,$(slurmdir)/)
 	$(INSTALL) -m 0644 etc/slurm/README.md etc/slurm/job_submit.lua $(call at,$(slurmdir)/)
@@ -203,9 +212,8 @@ install-files:
 	$(call placed,/opt/getgpu/0.1.0,$(prefix),$(examples)/cudawrap.tcl)
 	$(call placed,/usr/bin,$(bindir),$(examples)/gpu-app.service)
 	$(call placed,/usr/bin,$(bindir),$(examples)/getgpu-monitor.service)
-	$(call placed,/usr/local/share/getgpu/slurm,$(slurmdir),$(slurmdir)/README.md)
-	$(call placed,/usr/local/bin,$(bindir),$(slurmdir)/README.md)
-	$(call placed,../../docs,$(docdir),$(slurmdir)/README.md)
+	for page in $(call at,$(slurmdir)/README.md) $(call at,$(docdir)/etc/slurm/README.md); do $(call placed_in,/usr/local/share/getgpu/slurm,$(slurmdir),"$$page") && $(call placed_in,/usr/local/bin,$(bindir),"$$page") || exit; done
+	$(call placed,../../docs,$(docdir)/docs,$(slurmdir)/README.md)
 
 # Every wrapped program first gets its name back: without cudawrap its path would not run. If one cannot be, nothing is removed; nor while slurm.conf
 # names a hook.
@@ -228,10 +236,13 @@ uninstall-files:
 	rm -f $(call each,$(bashdir),$(wildcard completions/bash/*))
 	rm -f $(call each,$(zshdir),$(wildcard completions/zsh/*))
 	rm -f $(call each,$(fishdir),$(wildcard completions/fish/*))
-	rm -f $(call each,$(examples),$(samples)) $(call each,$(docdir),$(documents)) $(call each,$(slurmdir),$(hooks) README.md job_submit.lua)
+	rm -f $(call each,$(examples),$(samples)) $(foreach file,$(documents),$(call at,$(docdir)/$(file))) $(call each,$(slurmdir),$(hooks) README.md job_submit.lua)
 	$(call tidy,$(examples))
+	for folder in docs etc/slurm etc packaging/python packaging common tests; do rmdir --ignore-fail-on-non-empty $(call at,$(docdir))/$$folder 2>/dev/null || :; done
 	$(call tidy,$(docdir))
 	$(call tidy,$(slurmdir))
+	# All of it: pip may have left bytecode there.
+	rm -rf $(call at,$(pythondir))
 	$(call tidy,$(prefix)/share/getgpu)
 	! cmp -s etc/config.toml $(call at,$(sysconfdir)/getgpu/config.toml) || rm -f $(call at,$(sysconfdir)/getgpu/config.toml)
 	$(call tidy,$(sysconfdir)/getgpu)
@@ -287,7 +298,7 @@ wheel: ## the Python package with the programs in it
 	fi
 
 wheel-only:
-	CUDAWRAP_PROGRAMS="$$(cd $(call quoted,$(programs)) && pwd)" CUDAWRAP_PLATFORM=$(platform) $(PYTHON) -m pip wheel --quiet --no-deps --wheel-dir $(wheels) $(PIP) ./packaging/python
+	PYTHONDONTWRITEBYTECODE=1 CUDAWRAP_PROGRAMS="$$(cd $(call quoted,$(programs)) && pwd)" CUDAWRAP_PLATFORM=$(platform) $(PYTHON) -m pip wheel --quiet --no-deps --wheel-dir $(wheels) $(PIP) ./packaging/python
 
 clean:
 	$(CARGO) clean

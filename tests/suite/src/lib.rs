@@ -5,6 +5,7 @@
 pub mod bytes;
 pub mod docker;
 pub mod hooked;
+pub mod links;
 pub mod listing;
 pub mod mps;
 pub mod packages;

@@ -5,6 +5,7 @@
 use std::collections::BTreeMap;
 use std::path::Path;
 
+use getgpu_tests::links;
 use harness::skip::{Need, lacks};
 use harness::{Command, Outcome, Sandbox, mounts};
 
@@ -66,6 +67,7 @@ const INSTALLED: [(&str, &str); 5] = [
         share/bash-completion/completions/getgpu share/zsh/site-functions/_cudawrap \
         share/fish/vendor_completions.d/create-cudawrap.fish share/getgpu/slurm/README.md \
         share/getgpu/slurm/job_submit.lua share/doc/getgpu/README.md \
+        share/doc/getgpu/docs/GUIDE.md share/getgpu/python/src/cudawrap/_lease.py \
         share/doc/getgpu/examples/getgpu.sh share/doc/getgpu/examples/getgpu-alerts.yml \
         share/doc/getgpu/examples/getgpu-dashboard.json \
         share/doc/getgpu/examples/getgpu-monitor.service \
@@ -116,7 +118,7 @@ fn what_is_installed_where_and_that_nothing_is_left() {
         ),
         (
             "getgpu/slurm/README.md",
-            format!("]({usr}/share/doc/getgpu/AUTO.md)"),
+            format!("]({usr}/share/doc/getgpu/docs/AUTO.md)"),
         ),
     ] {
         let text = std::fs::read_to_string(sandbox.path(&format!("usr/share/{file}"))).unwrap();
@@ -139,6 +141,21 @@ fn what_is_installed_where_and_that_nothing_is_left() {
     make(&sandbox, "install-files").exits(0);
     make(&sandbox, "uninstall-files").exits(0);
     assert_eq!(files(&sandbox.path("etc")), BTreeMap::new());
+}
+
+/// What is installed is read where it lies, without the repository.
+#[test]
+fn each_link_of_the_installed_pages_leads_to_a_file() {
+    if lacks(&[Need::Tool("make")]) {
+        return;
+    }
+    let sandbox = Sandbox::new("mig4");
+    let root = sandbox.path("stage");
+    let variables = [format!("DESTDIR={}", root.display()), "prefix=/usr".into()];
+    make_with(&sandbox, "install-files", &variables).exits(0);
+    let (broken, followed) = links::broken(&root);
+    assert_eq!(broken, Vec::<String>::new());
+    assert!(followed >= 40, "{followed} links");
 }
 
 /// A node whose prolog is gone drains.

@@ -3,6 +3,7 @@
 
 use std::path::Path;
 
+use getgpu_tests::links;
 use getgpu_tests::packages::{alone, built, live, live_clean, make, run, stripped};
 use harness::skip::{Need, lacks};
 
@@ -65,6 +66,10 @@ fn a_deb_is_installed_used_upgraded_removed_and_purged() {
         format!("DEB=--fast -q --deb-version {version}-1 -o {file}")
     });
     assert_has_hooks(&run("dpkg-deb", &["--contents", &first]));
+    let unpacked = room.path().join("unpacked").display().to_string();
+    run("dpkg-deb", &["--extract", &first, &unpacked]);
+    let (broken, followed) = links::broken(Path::new(&unpacked));
+    assert!(broken.is_empty() && followed >= 40, "{broken:#?}");
     live(&first, &second);
     live_clean(&first, &second, None, &built());
     if !lacks(&[Need::Tool("lintian")]) {
