@@ -5,13 +5,13 @@ use nix::sys::signal::{SigSet, SigmaskHow};
 
 /// Puts the mask of signals back when it is dropped.
 #[derive(Debug)]
-pub struct BlockedSignals(Box<SigSet>);
+pub struct BlockedSignals(SigSet);
 
 impl BlockedSignals {
     /// Holds these signals back; none if that is refused.
     pub fn of(signals: &SigSet) -> Option<Self> {
         let before = signals.thread_swap_mask(SigmaskHow::SIG_BLOCK);
-        before.ok().map(|before| Self(Box::new(before)))
+        before.ok().map(Self)
     }
 }
 

@@ -52,6 +52,12 @@ impl Ticket {
         ))
     }
 
+    /// Draws the next number of the line for several devices alone.
+    pub(crate) fn draw_in_line(lock_file: &LockFile) -> Result<Self, Failure> {
+        let _dispenser = dispenser(lock_file)?;
+        Self::next(lock_file, layout::line_for_several())
+    }
+
     fn next(lock_file: &LockFile, queue: Range) -> Result<Self, Failure> {
         let own = lock_file.open()?;
         if namespaces::host_pids() {

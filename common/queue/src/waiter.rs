@@ -36,9 +36,13 @@ const ASIDE: Duration = Duration::from_millis(250);
 
 /// A place in the queue, and the search that goes on when its turn has come.
 pub struct Waiter<'l, S: Seeker> {
+    lock_file: &'l LockFile,
+    /// Whether devices may be kept for it.
+    may_keep: bool,
     probe: OfdLock,
     ticket: Ticket,
-    /// Of one that asks for several devices, or for all of one.
+    /// Of one that asks for several devices; of one that asks for all of a device, once it has seen
+    /// that some are shared.
     keeping: Option<KeepingTurn<'l>>,
     seeker: S,
     schedule: RetrySchedule,
@@ -73,13 +77,16 @@ impl<'l, S: Seeker> Waiter<'l, S> {
         patience: Patience,
     ) -> Result<Self, Failure> {
         // A call that waits only for what lingers keeps nothing from others.
-        let (ticket, keeping) = if seeker.keeps() && patience.failure.is_none() {
+        let may_keep = seeker.keeps() && patience.failure.is_none();
+        let (ticket, keeping) = if may_keep && seeker.wanted() > 1 {
             let (ticket, place) = Ticket::draw_for_several(lock_file, queue)?;
             (ticket, Some(KeepingTurn::new(lock_file, place)))
         } else {
             (Ticket::draw(lock_file, queue)?, None)
         };
         Ok(Self {
+            lock_file,
+            may_keep,
             probe: lock_file.open()?,
             ticket,
             keeping,
@@ -194,10 +201,15 @@ impl<'l, S: Seeker> Waiter<'l, S> {
 
     /// One look at the lock by the first of the queue, and a pause.
     fn head(&mut self) -> Result<Option<S::Found>, Failure> {
-        let keepable = match &self.keeping {
-            Some(_) => self.seeker.keepable(&self.probe)?,
-            None => Vec::new(),
+        let keepable = if self.may_keep {
+            self.seeker.keepable(&self.probe)?
+        } else {
+            Vec::new()
         };
+        if self.keeping.is_none() && !keepable.is_empty() {
+            let place = Ticket::draw_in_line(self.lock_file)?;
+            self.keeping = Some(KeepingTurn::new(self.lock_file, place));
+        }
         let has_turn = match &mut self.keeping {
             Some(keeping) => keeping.has_turn(&keepable)?,
             None => false,

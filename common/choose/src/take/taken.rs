@@ -58,7 +58,7 @@ pub struct Taken {
     /// Kept until the holder or the lease can be counted.
     pub guard: Guard,
     /// Held back until it is confirmed: a process that is stopped before that keeps a tentative claim.
-    pub stops: Option<BlockedSignals>,
+    pub stops: Option<Box<BlockedSignals>>,
 }
 
 impl Taken {

@@ -19,7 +19,22 @@ impl<N: Name> Search<'_, '_, N> {
     }
 
     pub(super) fn keepable_now(&mut self, probe: &OfdLock) -> Result<Vec<Uuid>, Failure> {
-        let uuids = self.pool_uuids();
+        if self.request.level() != Level::Outer {
+            return Ok(Vec::new());
+        }
+        let mut uuids = self.pool_uuids();
+        if self.request.count == 1 {
+            let mut shared = Vec::new();
+            for uuid in uuids {
+                if self.shared.is_at(&uuid) || occupancy::is_shared(probe, Span::of(&uuid))? {
+                    shared.push(uuid);
+                }
+            }
+            uuids = shared;
+        }
+        if uuids.len() < self.request.count {
+            return Ok(Vec::new());
+        }
         let lock_file = self.lock_file;
         let around = self
             .around
@@ -33,7 +48,7 @@ impl<N: Name> Search<'_, '_, N> {
         // A device that stays out of order is not worth keeping others from the rest.
         let never = |uuid: &&Uuid| out_of_order(uuid) || around.contains(uuid);
         let may_come = uuids.len() - uuids.iter().filter(never).count();
-        if self.request.level() != Level::Outer || may_come < self.request.count {
+        if may_come < self.request.count {
             return Ok(Vec::new());
         }
         if self.request.count > 1 {
@@ -41,11 +56,8 @@ impl<N: Name> Search<'_, '_, N> {
         }
         let mut used = Vec::new();
         for uuid in uuids.into_iter().filter(|uuid| !never(&uuid)) {
-            let span = Span::of(&uuid);
-            if self.shared.is_at(&uuid) || occupancy::is_shared(probe, span)? {
-                let taken = Occupancy::read(probe, Level::Outer, span)?.confirmed;
-                used.push((uuid, taken.count()));
-            }
+            let taken = Occupancy::read(probe, Level::Outer, Span::of(&uuid))?.confirmed;
+            used.push((uuid, taken.count()));
         }
         Ok(self.shared.device(&used).into_iter().collect())
     }

@@ -304,7 +304,7 @@ impl<N: Name> Seeker for Search<'_, '_, N> {
         }
         let in_use = match chosen {
             Ok(ChoiceOutcome::Taken(taken)) => {
-                let stops = blocked;
+                let stops = blocked.map(Box::new);
                 return Ok(Tried::Taken(Served::Taken(Taken { stops, ..taken })));
             }
             Ok(ChoiceOutcome::OverCap(failure)) => return Ok(Tried::OverCap(failure)),
