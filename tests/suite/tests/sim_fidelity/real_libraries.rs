@@ -162,7 +162,12 @@ fn getgpu_does_without_what_nvidias_library_of_a_version_lacks() {
         "{called:?}"
     );
     let named = named_in_the_code(&looked_up);
-    assert!(named.len() > 10 && named.is_subset(&exported), "{named:?}");
+    // Some are in the headers of drivers that are newer than all of these.
+    let newest = drivers.iter().map(|driver| driver.version.parse().unwrap());
+    let newest = newest.max().unwrap();
+    let known = named.iter().filter(|name| exists(newest, name));
+    let known: BTreeSet<String> = known.cloned().collect();
+    assert!(known.len() > 10 && known.is_subset(&exported), "{named:?}");
     let not_called: Vec<&String> = named.difference(&called).collect();
     println!(
         "{} are called in all; named in raw.rs and not called: {not_called:?}",
