@@ -4,7 +4,7 @@
 use std::collections::HashSet;
 
 use getgpu_choose::{Chooser, Offer, choice::device_claim};
-use getgpu_linux::procfs::{self, ancestry};
+use getgpu_linux::procfs::{self, ancestry, namespaces};
 use getgpu_linux::users;
 use getgpu_lock::{Claim, OfdLock, Side};
 use getgpu_model::{Activity, Detail, Device, Failure};
@@ -25,17 +25,23 @@ pub fn claim(
     };
     let usage = chooser.node.nvml()?.usage(device, Detail::Full)?;
     let users: HashSet<i32> = usage.processes.iter().map(|one| one.pid as i32).collect();
-    if usage.activity != Activity::Busy || !users.iter().any(|user| comes_from(*user, pid)) {
+    let is_own = |process: &i32| comes_from(*process, pid, request.user);
+    if usage.activity != Activity::Busy || !users.iter().any(is_own) {
         return Ok(Ok(None));
     }
-    Ok(match users.iter().find(|user| !comes_from(**user, pid)) {
+    Ok(match users.iter().find(|process| !is_own(process)) {
         None => Ok(Some(claim)),
         Some(other) => Err(named(*other)),
     })
 }
 
-/// Whether a process is `pid`, or was started by it or by one that it started.
-fn comes_from(process: i32, pid: i32) -> bool {
+/// Whether a process is `pid`, or was started by it or by one that it started, and is of the same user:
+/// a device is not held for one user that a program of another one uses. In a pid namespace of its own
+/// NVML's numbers may be those of other processes.
+fn comes_from(process: i32, pid: i32, user: u32) -> bool {
+    if !namespaces::host_pids() || procfs::euid(process) != Some(user) {
+        return false;
+    }
     let mut above = ancestry::ancestors(process, 64).into_iter();
     process == pid || above.any(|stat| stat.pid == pid)
 }

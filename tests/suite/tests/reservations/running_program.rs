@@ -46,6 +46,9 @@ fn a_device_that_another_program_uses_too_is_not_held_for_one() {
     let shell = sandbox.ask(&format!("0 --hold={}", sleep.pid()));
     shell.refuses(1, &format!("not held: {uuid} (GPU 0): busy"));
     assert!(!shell.stderr.contains("also used"), "{shell:#?}");
+    // An ancestor of both says nothing of whose they are.
+    let ancestor = sandbox.ask(&format!("0 --hold={}", std::process::id()));
+    ancestor.refuses(1, &format!("not held: {uuid} (GPU 0): busy: also used by "));
     other.kill();
     wait::until("it is the only one", || {
         sandbox.ask(&format!("0 --hold={pid}")).code() == Some(0)
