@@ -1,6 +1,8 @@
 //! Which shared device is kept for a waiter that wants all of one: small shares one after the other would
 //! never leave one free. One device at a time, so that the others go on being shared. Pure.
 
+use std::collections::BTreeMap;
+
 use getgpu_model::{UNITS, Uuid};
 
 /// The device, and what has ended on others meanwhile.
@@ -9,8 +11,11 @@ pub struct SharedTurn {
     device: Option<Uuid>,
     /// The units in use at the last look.
     used: Vec<(Uuid, i64)>,
-    /// How many units have come free on other devices since this one is kept.
-    ended_elsewhere: i64,
+    /// How many units have come free on each other device since this one is kept.
+    ended: BTreeMap<Uuid, i64>,
+    /// How often the turn has moved: each time it stays for twice as long, so that it cannot move on
+    /// for ever.
+    moves: u32,
 }
 
 impl SharedTurn {
@@ -20,32 +25,27 @@ impl SharedTurn {
     }
 
     /// The device to keep now, of those that are shared with their units in use: the least used one,
-    /// until so much has ended on others that one of them would be free by now.
+    /// until so much has ended on another that it would have been free in that time.
     pub fn device(&mut self, used: &[(Uuid, i64)]) -> Option<Uuid> {
-        let mut last_ended = None;
-        let kept = self.device.clone();
-        for (uuid, units) in used.iter().filter(|(uuid, _)| kept.as_ref() != Some(uuid)) {
+        for (uuid, units) in used {
             let before = self.used.iter().find(|(known, _)| known == uuid);
-            let ended = before.map_or(0, |(_, before)| before - units);
-            if ended > 0 {
-                self.ended_elsewhere += ended;
-                last_ended = Some(uuid);
-            }
-        }
-        let is_there = used.iter().any(|(uuid, _)| self.is_at(uuid));
-        let next = if !is_there {
-            let least = used.iter().min_by_key(|(_, units)| *units);
-            least.map(|(uuid, _)| uuid)
-        } else if self.ended_elsewhere >= UNITS {
-            last_ended
-        } else {
-            None
-        };
-        if !is_there || next.is_some() {
-            self.device = next.cloned();
-            self.ended_elsewhere = 0;
+            let ended = before.map_or(0, |(_, before)| before - units).max(0);
+            *self.ended.entry(uuid.clone()).or_default() += ended;
         }
         self.used = used.to_vec();
+        let is_there = used.iter().any(|(uuid, _)| self.is_at(uuid));
+        let worth = UNITS << self.moves.min(20);
+        let next = if is_there {
+            let mut others = used.iter().filter(|(uuid, _)| !self.is_at(uuid));
+            others.find(|(uuid, _)| self.ended.get(uuid).is_some_and(|ended| *ended >= worth))
+        } else {
+            used.iter().min_by_key(|(_, units)| *units)
+        };
+        if !is_there || next.is_some() {
+            self.moves += u32::from(is_there);
+            self.device = next.map(|(uuid, _)| uuid.clone());
+            self.ended.clear();
+        }
         self.device.clone()
     }
 }
@@ -98,5 +98,30 @@ mod tests {
         let before = [Some(1); 7];
         assert_eq!(kept(&looks)[..7], before);
         assert_eq!(kept(&looks)[7..], [Some(2); 2]);
+    }
+
+    /// What ends on all of many devices together is no reason to leave one that drains.
+    #[test]
+    fn among_many_devices_the_turn_stays_until_one_of_them_would_be_free() {
+        let mut turn = SharedTurn::default();
+        let mut look = |at: i64| {
+            let quarters = |n: i64| {
+                if n == 0 {
+                    2
+                } else {
+                    4 - i64::from((at + n) % 5 == 0)
+                }
+            };
+            let used: Vec<_> = (0..8)
+                .map(|n| (uuid(n as u32), quarters(n) * UNITS / 4))
+                .collect();
+            turn.device(&used)
+        };
+        assert!((0..15).all(|at| look(at) == Some(uuid(0))));
+        let moved = (15..30).filter_map(&mut look).find(|kept| *kept != uuid(0));
+        assert!(
+            moved.is_some(),
+            "one after the other, four quarters end there"
+        );
     }
 }
