@@ -96,8 +96,9 @@ fn minor_in(text: &str) -> Option<u32> {
 
 fn gpu_nodes() -> impl Iterator<Item = PathBuf> {
     let entries = std::fs::read_dir("/dev").into_iter().flatten().flatten();
-    let paths = entries.map(|entry| entry.path());
-    paths.filter(|path| path.file_name().is_some_and(is_gpu_node))
+    // The name is asked first: /dev has hundreds of others, whose paths nobody needs.
+    let gpus = entries.filter(|entry| is_gpu_node(&entry.file_name()));
+    gpus.map(|entry| entry.path())
 }
 
 /// Whether a name in /dev is that of a GPU: others are of the driver itself (nvidiactl) or of what
