@@ -1,7 +1,7 @@
 //! The GPU instances of a node as its driver shows them in /proc, without NVML and without touching a
 //! GPU: on a node of whole GPUs that saves a look at each of them.
 
-use std::io;
+use std::io::{self, ErrorKind::NotADirectory, ErrorKind::NotFound};
 use std::path::Path;
 
 /// Whether the driver shows that no GPU of the node has a GPU instance, and so no MIG device. False
@@ -16,8 +16,9 @@ fn has_instances(tree: &Path) -> io::Result<bool> {
     for gpu in std::fs::read_dir(tree)? {
         let instances = match std::fs::read_dir(gpu?.path().join("mig")) {
             Ok(instances) => instances,
-            // A GPU without MIG has no such folder; `mig` itself has files only.
-            Err(error) if matches!(error.kind(), io::ErrorKind::NotFound) => continue,
+            // A GPU without MIG has no such folder, `mig` itself has files only, and what else the
+            // driver tells there is a file.
+            Err(error) if matches!(error.kind(), NotFound | NotADirectory) => continue,
             Err(error) => return Err(error),
         };
         for instance in instances {
@@ -40,6 +41,7 @@ mod tests {
         let add = |folder: &str| std::fs::create_dir_all(tree.path().join(folder)).unwrap();
         add("mig");
         std::fs::write(tree.path().join("mig/config"), "").unwrap();
+        std::fs::write(tree.path().join("fabric-imex-mgmt"), "").unwrap();
         assert!(!has().unwrap());
         add("gpu0");
         add("gpu1/mig");

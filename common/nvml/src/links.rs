@@ -1,5 +1,5 @@
-//! How a GPU is connected with others: NVLinks (nvmlDeviceGetNvLinkState and the PCI place behind each) and
-//! the way over PCIe (nvmlDeviceGetTopologyCommonAncestor). What is not told is as if there were none.
+//! How a GPU is connected with others: NVLinks (nvmlDeviceGetNvLinkState, the PCI place and the kind of
+//! what is behind each) and the way over PCIe (nvmlDeviceGetTopologyCommonAncestor). What is not told is as if there were none.
 
 use super::fault::Fault;
 use super::raw;
@@ -42,7 +42,9 @@ pub(super) fn links(
         };
         match places.iter().position(|place| *place == Some(remote)) {
             Some(at) => direct[at] += 1,
-            None => switched += 1,
+            // A GPU that is not asked for, or the processor, connects none of them.
+            None if raw::leads_to_switch(nvml, &own, link).unwrap_or(false) => switched += 1,
+            None => {}
         }
     }
     let pairs = direct.into_iter().zip(levels);

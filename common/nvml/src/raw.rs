@@ -46,7 +46,9 @@ macro_rules! symbol {
 
 mod links;
 
-pub(super) use links::{is_link_active, link_remote_place, pci_place, topology_level};
+pub(super) use links::{
+    is_link_active, leads_to_switch, link_remote_place, pci_place, topology_level,
+};
 
 /// Loads the library for as long as this process lives (RTLD_NODELETE, dlopen(3)): what
 /// it runs when it is unloaded may crash, after everything has been answered. That it

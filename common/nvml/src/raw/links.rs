@@ -8,6 +8,9 @@ use nvml_wrapper::{Device, Nvml};
 use super::{PCI_WORDS, check};
 use crate::fault::{FUNCTION_NOT_FOUND, Fault};
 
+/// NVML_NVLINK_DEVICE_TYPE_SWITCH of nvmlIntNvLinkDeviceType_t.
+const SWITCH: c_uint = 2;
+
 /// The place of a GPU on the PCI bus: domain, bus and device of nvmlPciInfo_t.
 pub(crate) type PciPlace = [u32; 3];
 
@@ -42,6 +45,16 @@ pub(crate) fn link_remote_place(
     let code = unsafe { call(gpu.handle(), link, info.as_mut_ptr().cast()) };
     check("DeviceGetNvLinkRemotePciInfo_v2", code)?;
     Ok(place_in(&info))
+}
+
+/// nvmlDeviceGetNvLinkRemoteDeviceType: whether an NVSwitch is at the other end of an NVLink.
+pub(crate) fn leads_to_switch(nvml: &Nvml, gpu: &Device<'_>, link: u32) -> Result<bool, Fault> {
+    let call = symbol!(nvml, nvmlDeviceGetNvLinkRemoteDeviceType)?;
+    let mut kind: c_uint = 0;
+    // SAFETY: a handle, a number, and a place for one enum, which is an unsigned int.
+    let code = unsafe { call(gpu.handle(), link, &raw mut kind) };
+    check("DeviceGetNvLinkRemoteDeviceType", code)?;
+    Ok(kind == SWITCH)
 }
 
 /// nvmlDeviceGetNvLinkState: whether a link of a GPU is active.

@@ -1,8 +1,9 @@
 //! `--list --from`: the listings of several hosts as one table. Each is the JSON that `getgpu --list
 //! --json` printed there, on one line, as ssh, pdsh or clush bring it. This host is not asked.
 
+use std::collections::BTreeMap;
 use std::fs::File;
-use std::io::Read;
+use std::io::{ErrorKind, Read};
 use std::path::{Path, PathBuf};
 use std::time::Duration;
 
@@ -39,21 +40,31 @@ struct ToldSilent {
     reason: Option<String>,
 }
 
-/// Shows the listings in these files; `-` is standard input.
+/// Shows the listings in these files; `-` is standard input. Of a host that comes twice the newest counts,
+/// and a line that is no listing is told beside the others.
 ///
 /// # Errors
 ///
-/// A file cannot be read, or has a line that is no listing.
+/// A file cannot be read, is too large or has no listing.
 pub fn show(files: &[PathBuf], options: &GetgpuOptions) -> Result<(), Failure> {
-    let mut hosts = Vec::new();
+    let (mut newest, mut problems) = (BTreeMap::<String, Document>::new(), Vec::new());
     for file in files {
         let name = file.display().to_string();
         let text = read(file).map_err(|error| unreadable(&name, &reason(&error)))?;
-        hosts.extend(documents(&text).map_err(|why| unreadable(&name, &why))?);
+        let (documents, wrong) = documents(&text).map_err(|why| unreadable(&name, &why))?;
+        problems.extend(wrong.iter().map(|why| format!("--from {name}: {why}")));
+        for document in documents {
+            let known = newest.get(&document.host);
+            if known.is_none_or(|known| known.time <= document.time) {
+                newest.insert(document.host.clone(), document);
+            }
+        }
     }
-    hosts.sort_by(|one, other| one.host.cmp(&other.host));
-    let problems: Vec<String> = hosts.iter().flat_map(problems).collect();
-    let waiting = hosts.iter().map(|host| host.waiting).sum();
+    let hosts: Vec<Document> = newest.into_values().collect();
+    problems.extend(hosts.iter().flat_map(problems_of));
+    let waiting = hosts
+        .iter()
+        .fold(0, |sum, host| host.waiting.saturating_add(sum));
     let all: Vec<Row> = hosts.into_iter().flat_map(rows).collect();
     let summary = summary::text(&all, waiting);
     let is_shown = |row: &Row| options.only.iter().all(|only| row.is_shown(only));
@@ -76,30 +87,41 @@ fn unreadable(file: &str, why: &str) -> Failure {
 }
 
 fn read(file: &Path) -> std::io::Result<String> {
-    let mut text = String::new();
+    let mut bytes = Vec::new();
     let read: Box<dyn Read> = match file.to_str() {
         Some("-") => Box::new(std::io::stdin()),
         _ => Box::new(File::open(file)?),
     };
-    read.take(MOST).read_to_string(&mut text)?;
-    Ok(text)
+    read.take(MOST).read_to_end(&mut bytes)?;
+    if bytes.len() as u64 == MOST {
+        return Err(ErrorKind::FileTooLarge.into());
+    }
+    Ok(String::from_utf8_lossy(&bytes).into_owned())
 }
 
 /// The listings of a text. What stands before one on its line is the name that pdsh and clush put
-/// there; lines without one are left out, if there is any.
-fn documents(text: &str) -> Result<Vec<Document>, String> {
-    let mut documents = Vec::new();
+/// there; lines without one are left out, if there is any. Beside them what is wrong with other lines.
+fn documents(text: &str) -> Result<(Vec<Document>, Vec<String>), String> {
+    let (mut documents, mut wrong) = (Vec::new(), Vec::new());
     for (number, line) in (1..).zip(text.lines()) {
         let Some(begin) = line.find('{') else {
             continue;
         };
-        let document = serde_json::from_str(&line[begin..]);
-        documents.push(document.map_err(|error| format!("line {number} is no listing: {error}"))?);
+        match serde_json::from_str(&line[begin..]) {
+            Ok(document) => documents.push(document),
+            Err(error) => {
+                // Without the place, which counts lines of its own.
+                let text = error.to_string();
+                let why = text.split(" at line ").next().unwrap_or_default();
+                wrong.push(format!("line {number} is no listing: {why}"));
+            }
+        }
     }
     if documents.is_empty() {
-        return Err("no listing".to_owned());
+        let first = wrong.into_iter().next();
+        return Err(first.unwrap_or_else(|| "no listing".to_owned()));
     }
-    Ok(documents)
+    Ok((documents, wrong))
 }
 
 fn rows(host: Document) -> impl Iterator<Item = Row> {
@@ -122,7 +144,7 @@ const fn outside(row: &Row) -> Option<Outside> {
 }
 
 /// What is wrong on a host, each line with its name.
-fn problems(host: &Document) -> Vec<String> {
+fn problems_of(host: &Document) -> Vec<String> {
     let age = Duration::from_secs(unix_seconds().saturating_sub(host.time));
     let age = (age > OLD).then(|| format!("as it was {} ago", brief(age)));
     let silent = host.silent.iter().map(|silent| {
@@ -144,7 +166,7 @@ mod tests {
     fn a_line_is_a_listing_behind_whatever_name_a_tool_puts_there() {
         let document = r#"{"schema":1,"host":"a01","time":1,"waiting":2,"devices":[],"later":{}}"#;
         let text = format!("---\na01: {document}\n{document}\n");
-        assert_eq!(documents(&text).unwrap().len(), 2);
+        assert_eq!(documents(&text).unwrap().0.len(), 2);
         for (text, why) in [
             ("", "no listing"),
             ("ssh: connect to host a01 port 22: refused\n", "no listing"),
@@ -153,7 +175,7 @@ mod tests {
                 "line 1 is no listing: missing field `time`",
             ),
         ] {
-            let found = documents(text).map(|all| all.len()).unwrap_err();
+            let found = documents(text).map(|(all, _)| all.len()).unwrap_err();
             assert!(found.starts_with(why), "{found}");
         }
     }

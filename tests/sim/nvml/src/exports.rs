@@ -214,6 +214,7 @@ getters! {
     nvmlDeviceGetTopologyCommonAncestor(handle: Handle, other: Handle): c_uint = device(handle),
         |s, d| s.topology_level(d, other as usize);
     nvmlDeviceGetNvLinkState(handle: Handle, link: c_uint): c_uint = device(handle), |s, d| s.link_state(d, link);
+    nvmlDeviceGetNvLinkRemoteDeviceType(handle: Handle, link: c_uint): c_uint = device(handle), |s, d| s.link_remote_kind(d, link);
     nvmlDeviceGetNvLinkRemotePciInfo_v2(handle: Handle, link: c_uint): PciInfo = device(handle), |s, d| s.link_remote(d, link);
     nvmlDeviceGetTemperature(handle: Handle, sensor: c_uint): c_uint = device(handle),
         |s, d| if sensor == 0 { Ok(30 + s.gpu(d)?.index) } else { Err(INVALID_ARGUMENT) };

@@ -44,6 +44,15 @@ impl Session {
         }
     }
 
+    /// NVML_NVLINK_DEVICE_TYPE_*.
+    pub(crate) fn link_remote_kind(&self, device: Device, link: u32) -> Reply<u32> {
+        self.link_state(device, link)?;
+        Ok(match self.link_kind()? {
+            LinkKind::Switch => 2,
+            LinkKind::Pairs | LinkKind::Pcie => 0,
+        })
+    }
+
     pub(crate) fn link_remote(&self, device: Device, link: u32) -> Reply<PciInfo> {
         self.link_state(device, link)?;
         if self.link_kind()? == LinkKind::Pairs {

@@ -40,6 +40,18 @@ fn a_set_lies_in_one_socket_and_has_whole_pairs() {
     }
 }
 
+/// Each of two has its links to one that the site leaves out: they are no better than any two.
+#[test]
+fn links_to_what_is_left_out_connect_nothing() {
+    let sandbox = node("pairs");
+    let uuids = sandbox.uuids();
+    sandbox.set_settings(&format!("excluded = ['{}', '{}']\n", uuids[1], uuids[3]));
+    for _ in 0..12 {
+        let set = picked(&sandbox, "-n 2 --no-reserve");
+        assert_eq!(set[0] / 2, set[1] / 2, "{set:?}");
+    }
+}
+
 /// One of each of three pairs is leased, and a program without a lease runs on one of the fourth.
 #[test]
 fn what_is_in_use_is_no_part_of_the_best_set() {

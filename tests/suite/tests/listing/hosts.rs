@@ -65,6 +65,32 @@ fn a_listing_of_another_time_is_said_to_be() {
     shown.exits(0).says(&["getgpu: a01: as it was 2 h 00 ago"]);
 }
 
+/// A node that broke off, one whose name is no UTF-8, one that was asked twice, and counts of any size.
+#[test]
+fn a_line_that_is_no_listing_loses_no_other_host() {
+    let nodes = [Sandbox::new("mig4"), Sandbox::new("gpus4")];
+    let mut again = listing::json(&nodes[0]);
+    again["host"] = "a01".into();
+    again["waiting"] = u64::MAX.into();
+    let listings = [
+        of_host(&nodes[0], "a01"),
+        "{\"host\": \"a03\", \"ti\n".to_owned(),
+        of_host(&nodes[1], "a02"),
+        format!("a01: {again}\n"),
+    ];
+    let sandbox = Sandbox::new("none");
+    sandbox.file("work/all", &listings.concat(), 0o644);
+    let script = "{ printf '\\377\\n'; cat all; } | getgpu --list --from -";
+    let shown = sandbox.shell("bash", script).run();
+    shown.exits(0);
+    shown.says(&["getgpu: --from -: line 3 is no listing: EOF while parsing a string"]);
+    let rows = |host: &str| {
+        let lines = shown.stdout.lines();
+        lines.filter(|line| line.starts_with(host)).count()
+    };
+    assert_eq!((rows("a01 "), rows("a02 "), rows("a03")), (4, 4, 0));
+}
+
 #[test]
 fn what_is_no_listing_is_refused() {
     let sandbox = Sandbox::new("mig4");
