@@ -23,7 +23,7 @@ target      = $(or $(CARGO_TARGET_DIR),target)
 programs    = $(target)/release
 portable    = $(target)/x86_64-unknown-linux-gnu/release
 
-.PHONY: all help build built portable demo check check-changed check-all check-gpu torture fuzz asan mutants mutants-sample miri coverage properties soak loops slurm-load storms budget bench install install-files uninstall uninstall-files stage stage-rpm deb rpm portable-deb portable-rpm deb-only rpm-only wheel wheel-only clean
+.PHONY: all help build built portable demo check check-changed check-all check-gpu torture fuzz asan mutants mutants-sample miri coverage properties soak loops slurm-load slurm-page slurm-table slurm-starts storms budget bench install install-files uninstall uninstall-files stage stage-rpm deb rpm portable-deb portable-rpm deb-only rpm-only wheel wheel-only clean
 
 all: build
 
@@ -131,6 +131,18 @@ loops: ## the README's first line in loops, an hour
 slurm-load: ## jobs on a real Slurm, as root
 	$(CARGO) build --workspace --locked
 	tests/slurm-load/run.sh $(target)/slurm-load $${JOBS:-500} $(target)/debug
+
+# The cluster of etc/slurm/README.md, built from its blocks; what each form of a request comes to in each way, a quarter of an hour; what
+# the start of a step costs (release build). All as root.
+slurm-page: ## the cluster of etc/slurm/README.md, as root
+	$(CARGO) build --workspace --locked
+	tests/slurm-load/page.py $(target)/slurm-page $(target)/debug
+slurm-table: ## each form of a request to Slurm, as root
+	$(CARGO) build --workspace --locked
+	tests/slurm-load/table.py $(target)/slurm-table $(target)/debug
+slurm-starts: ## what a start costs under Slurm, as root
+	$(CARGO) build --release --workspace --locked
+	tests/slurm-load/starts.py $(target)/slurm-starts $(target)/release
 
 # Ordinary traffic for SOAK_MINUTES while one disturbance after the other goes on, then target/soak.svg; best as root, with libfaketime.
 soak: ## ordinary traffic under disturbances for an hour

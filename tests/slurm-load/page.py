@@ -8,17 +8,14 @@ Only what one host and a simulated node need is changed: addresses and ports, th
 
 import os
 import re
-import shutil
-import signal
 import subprocess
 import sys
-import time
 from pathlib import Path
 
-HERE = Path(__file__).resolve().parent
-TOP = HERE.parent.parent
+import cluster
+from cluster import A100, TOP, write
+
 PORT = 27900
-A100 = 'model = "A100-SXM4-40GB"\ncpus = "0-1"\n'
 # The GPUs of each node of the page.
 NODES = {
     "mig1": (1, A100 + 'mig = true\nlayout = "7x1g.5gb"\n'),
@@ -26,12 +23,6 @@ NODES = {
     "whole1": (8, A100 + "count = 8\n"),
     "shared1": (4, A100 + "count = 4\n"),
 }
-
-
-def write(path, text, mode=0o644):
-    path.parent.mkdir(parents=True, exist_ok=True)
-    path.write_text(text)
-    path.chmod(mode)
 
 
 def node_lines(line, host):
@@ -47,74 +38,23 @@ def node_lines(line, host):
 
 
 def configure(root, target):
-    host = os.uname().nodename.split(".")[0]
     blocks = (TOP / "etc/slurm/README.md").read_text().split("\n```\n")
     conf = next(block for block in blocks if block.startswith("# /etc/slurm/slurm.conf"))
     settings = next(block for block in blocks if block.startswith("# /etc/getgpu/config.toml"))
     slurm, rest = conf.split("# /etc/slurm/gres.conf\n")
     gres, cgroup = rest.split("# /etc/slurm/cgroup.conf\n")
-    slurm = slurm.replace("SlurmctldHost=head", f"SlurmctldHost={host}(127.0.0.1)")
+    slurm = slurm.replace("SlurmctldHost=head", f"SlurmctldHost={cluster.host()}(127.0.0.1)")
     slurm = slurm.replace("/usr/local/share/getgpu/slurm/", f"{root}/hooks/")
-    slurm = re.sub(r"^NodeName=.*$", lambda found: node_lines(found.group(0), host), slurm, flags=re.M)
-    plugins = subprocess.getoutput("dpkg -L slurm-wlm-basic-plugins | grep -m1 /select_cons_tres.so")
-    slurm += f"""SlurmctldPort={PORT}
-SlurmUser=root
-SlurmdUser=root
-AuthType=auth/none
-CredType=cred/none
-StateSaveLocation={root}/state
-SlurmdSpoolDir={root}/spool-%n
-SlurmctldPidFile={root}/slurmctld.pid
-SlurmdPidFile={root}/slurmd-%n.pid
-SlurmctldLogFile={root}/log/slurmctld
-SlurmdLogFile={root}/log/%n
-SlurmdParameters=config_overrides
-PluginDir={Path(plugins).parent}:{root}/plugins
-MpiDefault=none
-"""
-    write(root / "slurm.conf", slurm)
+    slurm = re.sub(r"^NodeName=.*$", lambda found: node_lines(found.group(0), cluster.host()), slurm, flags=re.M)
+    cluster.fill(root, target, ["getgpu", "cudawrap"])
+    write(root / "slurm.conf", slurm + cluster.own_lines(root, PORT))
     write(root / "gres.conf", gres)
     write(root / "cgroup.conf", "CgroupPlugin=cgroup/v1\n" + cgroup)
-    shutil.copy(TOP / "etc/slurm/job_submit.lua", root)
-    for place in ["state", "log", "bin", "real", "lib", "plugins"]:
-        (root / place).mkdir()
-    plugin = os.environ.get("GPU_NVML") or TOP / "target/tools/slurm/gpu_nvml.so"
-    shutil.copy(plugin, root / "plugins/gpu_nvml.so")
-    for name in ["libnvidia-ml.so", "libnvidia-ml.so.1"]:
-        shutil.copy(target / "libsim_nvml.so", root / "lib" / name)
-    for name in ["getgpu", "cudawrap"]:
-        shutil.copy(target / name, root / "real" / name)
-        script = f'#!/bin/sh\n. {root}/$SLURMD_NODENAME/env\nexec {root}/real/{name} "$@"\n'
-        write(root / "bin" / name, script, 0o755)
     for name in ["prolog", "epilog", "task-prolog", "health"]:
-        script = f"#!/bin/sh\n. {root}/$SLURMD_NODENAME/env\nexec {TOP}/etc/slurm/{name}\n"
-        write(root / "hooks" / name, script, 0o755)
+        cluster.hook(root, name)
     for node, (_, gpus) in NODES.items():
-        own = root / node
-        write(own / "sim/node.toml", f'driver = "550.54.15"\nhost = "{node}"\n[[gpu]]\n{gpus}')
-        write(own / "sim/faults.toml", "closed_hidden = true\n")
-        write(own / "config.toml", settings)
-        (own / "run").mkdir()
-        (own / "sim/running").mkdir()
-        for log in ["runs.log", "collisions.log"]:
-            write(own / "sim" / log, "", 0o666)
-        variables = f"SIM_NODE={own}/sim LD_LIBRARY_PATH={root}/lib GETGPU_LOCK={own}/run/lock GETGPU_CONFIG={own}/config.toml"
-        write(own / "env", f"export {variables} PATH={root}/real:/usr/sbin:/usr/bin:/sbin:/bin\n")
+        cluster.machine(root, node, f"[[gpu]]\n{gpus}", settings, hidden=True)
     return next(block for block in blocks if block.startswith("show=")).splitlines()
-
-
-def start(root, environment):
-    daemons = [subprocess.Popen(["slurmctld", "-D"], env=environment, stderr=subprocess.DEVNULL)]
-    for node, (gpus, _) in NODES.items():
-        machine = 'unshare --mount --propagation private bash -c \'. "$1/$2/env"; exec "$0" "$@"\' "$@"'
-        words = ["setsid", "bash", "-c", f"exec {machine}", "machine", str(HERE / "node.sh"), str(root), node, str(gpus)]
-        daemons.append(subprocess.Popen(words, env=environment, stderr=subprocess.DEVNULL))
-    for _ in range(150):
-        idle = subprocess.run(["sinfo", "-h", "-N", "-t", "idle", "-o", "%N"], env=environment, capture_output=True, text=True)
-        if set(idle.stdout.split()) == set(NODES):
-            break
-        time.sleep(0.2)
-    return daemons
 
 
 def check(lines, environment):
@@ -139,33 +79,19 @@ def check(lines, environment):
     return wrong
 
 
-def end(file):
-    """Ends a daemon, which is no child of this process."""
-    pid = int(file.read_text()) if file.exists() else 0
-    for number in [signal.SIGTERM] * 50 + [signal.SIGKILL]:
-        if not pid or not Path(f"/proc/{pid}").exists():
-            return
-        os.kill(pid, number)
-        time.sleep(0.1)
-
-
 def main():
+    cluster.skip_unless_possible()
     root = Path(sys.argv[1]).resolve()
     target = Path(sys.argv[2] if len(sys.argv) > 2 else TOP / "target/debug").resolve()
-    shutil.rmtree(root, ignore_errors=True)
-    root.mkdir(parents=True)
     lines = configure(root, target)
     path = f"{root}/bin:{os.environ['PATH']}:/usr/sbin"
     environment = dict(os.environ, SLURM_CONF=f"{root}/slurm.conf", PATH=path)
-    daemons = start(root, environment)
+    nodes = {node: gpus for node, (gpus, _) in NODES.items()}
+    daemons = cluster.start(root, environment, nodes)
     try:
         wrong = check(lines, environment)
     finally:
-        for node in NODES:
-            end(root / f"slurmd-{node}.pid")
-        for daemon in daemons:
-            daemon.terminate()
-            daemon.wait()
+        cluster.stop(root, daemons, nodes)
     sys.exit(1 if wrong else 0)
 
 
