@@ -223,6 +223,7 @@ uninstall: ## unwraps programs, and removes what install has put there
 	test -n $(call quoted,$(DESTDIR)) || test ! -x $(call quoted,$(slurmdir)/in-use) || $(call quoted,$(slurmdir)/in-use)
 	test -n $(call quoted,$(DESTDIR)) || test ! -x $(call quoted,$(bindir)/create-cudawrap) || $(call quoted,$(bindir)/create-cudawrap) --undo --all
 	$(MAKE) --no-print-directory uninstall-files
+	@test -n $(call quoted,$(DESTDIR)) || echo 'What root had wrapped has its name back. What other users have wrapped does not start now: mv -T CUDAWRAP_name name'
 
 # These files below a directory.
 each  = $(foreach file,$(notdir $(2)),$(call at,$(1)/$(file)))

@@ -4,6 +4,7 @@
 use std::path::Path;
 
 use harness::Sandbox;
+use harness::skip::{self, Need};
 
 const PAGES: [&str; 7] = [
     "README.md",
@@ -79,4 +80,23 @@ fn each_block_of_the_pages_runs_as_printed() {
         }
     }
     assert!(typed >= 7, "only {typed} blocks are typed");
+}
+
+/// Where the variable for projects is unset, fish would start nothing.
+#[test]
+fn a_script_of_fish_starts_its_command_with_the_variable_and_without() {
+    if skip::lacks(&[Need::Tool("fish")]) {
+        return;
+    }
+    let begin = "set -q GPU_LEASE_CMD; or set -g GPU_LEASE_CMD env";
+    let top = Path::new(env!("CARGO_MANIFEST_DIR")).join("../..");
+    let page = std::fs::read_to_string(top.join("docs/LAUNCHERS.md")).unwrap();
+    assert!(page.contains(begin));
+    let sandbox = node();
+    let set = "set -gx GPU_LEASE_CMD cudawrap --wait --";
+    for (before, expected) in [(set, 0), ("", 1)] {
+        let script = format!("{before}\n{begin}\n$GPU_LEASE_CMD ./app");
+        // The program ends with 1 where it has no device.
+        sandbox.shell("fish", &script).run().exits(expected);
+    }
 }
