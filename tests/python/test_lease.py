@@ -475,3 +475,30 @@ if __name__ == "__main__":
     said = done.stdout + done.stderr
     assert "the forkserver of multiprocessing runs already" in said, said
     assert "forked" in said.split() and "leased" in said.split(), said
+
+
+COMES_BACK = """
+import os, sys, cudawrap
+with cudawrap.lease(wait="20s") as lease:
+    print(len([device for device in cudawrap.devices() if device.state == "reserved"]), flush=True)
+if len(sys.argv) > 1:
+    os.execv(sys.executable, [sys.executable, "-c", os.environ["AGAIN"]])
+"""
+STAYS = """
+import os, sys
+print(os.environ["CUDA_VISIBLE_DEVICES"], flush=True)
+if len(sys.argv) > 1:
+    os.execv(sys.executable, [sys.executable, "-c", os.environ["AGAIN"]])
+"""
+
+
+def test_a_program_that_executes_itself_again_leases_again() -> None:
+    def run(script: str, *before: str) -> list[str]:
+        words = [*before, sys.executable, "-c", script, "again"]
+        done = subprocess.run(words, env={**os.environ, "AGAIN": script}, capture_output=True, text=True, timeout=60)
+        assert done.returncode == 0, done.stderr
+        return done.stdout.splitlines()
+
+    assert run(COMES_BACK) == ["1", "1"]
+    first, second = run(STAYS, "cudawrap", "--")
+    assert first == second
