@@ -76,10 +76,11 @@ check-all: ## all tests
 # The modules of the suite whose tests have a full size.
 hard = launches:: lease_lifetime:: lock_attacks:: planted_files:: nvml_hangs:: hostile_library:: busy_or_idle:: drivers::
 
-# On a machine with a driver and a GPU: a table of what was shown there, to be sent with a report. No setting of a GPU is changed.
+# On a machine with a driver and a GPU: a table of what was shown there on one device, which it leases, to be sent as an issue. No setting of a
+# GPU is changed, but with CHECK=--compute-mode, as root, the compute mode of that device, which is put back.
 check-gpu: ## what a real driver and GPU show, to be sent with a report
 	$(CARGO) build --workspace --locked
-	tests/gpu/check.sh $(target)/debug
+	tests/gpu/check.sh $(target)/debug $(CHECK)
 
 # The tests that have a full size, in it, as root: tests/PROOF.md says what each shows.
 torture: ## tests in their full size, as root, some hours
@@ -234,6 +235,7 @@ uninstall: ## unwraps programs, and removes what install has put there
 	test -n $(call quoted,$(DESTDIR)) || test ! -x $(call quoted,$(slurmdir)/in-use) || $(call quoted,$(slurmdir)/in-use)
 	test -n $(call quoted,$(DESTDIR)) || test ! -x $(call quoted,$(bindir)/create-cudawrap) || $(call quoted,$(bindir)/create-cudawrap) --undo --all
 	$(MAKE) --no-print-directory uninstall-files
+	@test -n $(call quoted,$(DESTDIR)) || echo 'What root had wrapped has its name back. What other users have wrapped does not start now: mv -T CUDAWRAP_name name'
 
 # These files below a directory.
 each  = $(foreach file,$(notdir $(2)),$(call at,$(1)/$(file)))

@@ -5,7 +5,7 @@
 use std::ffi::OsStr;
 use std::path::Path;
 
-use getgpu_settings::{ArgvZero, Environment, LeaseAt, Loaded, Settings};
+use getgpu_settings::{ArgvZero, Environment, LeaseAt, Loaded, Settings, Wait};
 
 /// The settings for a program of this name; none where the files are wrong, which has been
 /// said.
@@ -65,6 +65,33 @@ pub fn of_count(name: &OsStr) -> Option<String> {
     (divides && !is_set).then(|| {
         format!(
             "it has one of the devices that CUDA_VISIBLE_DEVICES names: if it divides several itself, set [program.\"{text}\"] count = \"all\" in config.toml"
+        )
+    })
+}
+
+/// FSL's programs that use the GPU themselves, as parts of pipelines, and those that start these.
+const IN_PIPELINES: [&str; 3] = ["eddy_cuda", "xfibres_gpu", "probtrackx2_gpu"];
+const STARTING: [(&str, &str); 3] = [
+    ("eddy", "eddy_cuda*"),
+    ("bedpostx", "xfibres_gpu"),
+    ("bedpostx_gpu", "xfibres_gpu"),
+];
+
+/// The line for a part of a pipeline, which would end where it ran beside another program before,
+/// and for a pipeline's script, which would hold a device between its programs.
+pub fn of_pipeline(name: &OsStr) -> Option<String> {
+    let text = name.to_string_lossy();
+    let script = STARTING.iter().find(|(script, _)| *script == text);
+    if let Some((_, part)) = script {
+        return Some(format!(
+            "it starts the program that uses the GPU: undo this, and wrap {part}"
+        ));
+    }
+    let is_part = IN_PIPELINES.iter().any(|part| text.starts_with(part));
+    let waits = settings(name).is_some_and(|settings| settings.wait != Wait::NO);
+    (is_part && !waits).then(|| {
+        format!(
+            "it ends with status 75 if no device is free: for pipelines, set [program.\"{text}\"] wait = \"12h\" in config.toml"
         )
     })
 }

@@ -162,7 +162,9 @@ impl Wrapping<'_> {
                 self.warn(path, warning);
             }
             let of_argv0 = advice::of_argv0(dir.path(), &target.name);
-            for advice in of_argv0.into_iter().chain(advice::of_count(&target.name)) {
+            let of_count = advice::of_count(&target.name);
+            let of_pipeline = advice::of_pipeline(&target.name);
+            for advice in of_argv0.into_iter().chain(of_count).chain(of_pipeline) {
                 self.diag.hint(&format!("{}: {advice}", path.display()));
             }
         }

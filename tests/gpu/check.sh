@@ -1,12 +1,21 @@
 #!/usr/bin/env bash
 # `make check-gpu`: what the tests show on a simulated node, shown on a real driver and GPU as far as one GPU can show it. It prints a
-# table, says SKIPPED where something is missing, and changes no setting of any GPU but the compute mode of one device (as root), which it
-# puts back. Its lock and settings are its own, so it knows
-# nothing of other programs' leases: run it where nobody else computes. Its output is what to send with a report.
-# Usage: check.sh PROGRAMS, the folder of the built programs. Status 1 if a row failed.
+# table, says SKIPPED where something is missing, and changes no setting of any GPU. It runs under a lease of one device, so that other
+# programs of these tools keep away from it; below that, its lock and settings are its own and know this device alone.
+# Usage: check.sh PROGRAMS [--compute-mode]: the folder of the built programs; with the option, as root, it also tries the compute mode
+# EXCLUSIVE_PROCESS on its device, and puts the default back. Status 1 if a row failed.
 set -uo pipefail
+# A lock that others can write to is refused.
+umask 022
 
 programs=$(cd "$1" && pwd)
+refused=
+if [ -z "${UNDER_LEASE_FOR_CHECK-}" ]; then
+    if refused=$("$programs/cudawrap" -- true 2>&1 >/dev/null); then
+        exec env UNDER_LEASE_FOR_CHECK=1 "$programs/cudawrap" -- bash "$0" "$@"
+    fi
+fi
+leased=${CUDA_VISIBLE_DEVICES-}
 room=$(mktemp -d "${TMPDIR:-/tmp}/getgpu-check-gpu.XXXXXX")
 started=()
 failures=0
@@ -27,7 +36,9 @@ cp "$programs/libcudawrap.so" "$room/lib/getgpu/"
 export PATH="$room/bin:$PATH" GETGPU_LOCK="$room/lock/lock" GETGPU_CONFIG="$room/config.toml" HOME="$room/home"
 hook=$room/lib/getgpu/libcudawrap.so
 unset CUDA_VISIBLE_DEVICES CUDA_INJECTION64_PATH
-printf 'allowed_file = "%s/none"\n' "$room" >"$room/config.toml"
+printf 'allowed = ["%s"]\n' "$leased" >"$room/config.toml"
+[ -z "$refused" ] || printf 'allowed_file = "%s/none"\n' "$room" >"$room/config.toml"
+top=$(cd "$(dirname "$0")/../.." && pwd)
 cd "$room" || exit 2
 
 row() { printf '%-28s %-8s %s\n' "$1" "$2" "${3:-}"; }
@@ -40,6 +51,13 @@ judge() {
     local name=$1
     shift
     if "$@"; then ok "$name" "$detail"; else failed "$name" "$detail"; fi
+}
+# Says where the table goes; the repository's address stands in Cargo.toml.
+finish() {
+    local address
+    address=$(sed -n 's/^repository = "\(.*\)"/\1/p' "$top/Cargo.toml" | head -n 1)
+    echo "Please send this table: as an issue of ${address:-the repository that you have this from}"
+    exit $((failures > 0))
 }
 now() { date +%s%N; }
 ms() { echo "$((($(now) - $1) / 1000000)) ms"; }
@@ -69,11 +87,11 @@ plain() { tr -d -- '-' | sed 's/^[A-Z]*//'; }
 
 row check result detail
 row machine ok "$(uname -sr) $(uname -m)"
-if ! listed=$(getgpu --list 2>&1) || ! count=$(free) || [ "${count:-0}" -lt 1 ]; then
-    why="no free device here"
-    case $listed in getgpu:*) why=$(printf '%s' "$listed" | head -n 1) ;; esac
+if [ -n "$refused" ] || ! listed=$(getgpu --list 2>&1) || ! count=$(free) || [ "${count:-0}" -lt 1 ]; then
+    why=${refused:-${listed:-no free device here}}
+    why=${why%%$'\n'*}
     for name in driver list pick hold cudawrap link context kill busy share mps hook latencies; do skip "$name" "$why"; done
-    exit 0
+    finish
 fi
 ok driver "$(getgpu --check | sed -n 's/^ok  *driver: //p') $(head -n 1 /proc/driver/nvidia/version 2>/dev/null)"
 getgpu --list | sed 's/^/    /'
@@ -94,7 +112,7 @@ detail="$(free) of $all free" judge "hold: given back" until_true 5 free_is "$al
 
 if ! cuda version >/dev/null 2>&1; then
     for name in cudawrap link context kill busy share mps hook latencies; do skip "$name" "libcuda.so.1 cannot be loaded"; done
-    exit $((failures > 0))
+    finish
 fi
 answer=$(cudawrap -- cuda init visible uuid count 2>&1)
 wanted=$(printf '%s' "$answer" | said visible | plain)
@@ -175,7 +193,9 @@ until_true 10 free_is "$all"
 
 # The driver can enforce what the lease promises, where the device has a compute mode; nvml.h says that of a MIG device it is its own.
 mode() { getgpu --list --json | grep -o "\"uuid\":\"$uuid\"[^{]*" | grep -o '"compute_mode":"[a-z_]*"' | cut -d '"' -f 4; }
-if ! command -v nvidia-smi >/dev/null; then
+if [ "${2-}" != --compute-mode ]; then
+    skip "compute mode: exclusive" "not asked for: make check-gpu CHECK=--compute-mode; the mode is $(mode)"
+elif ! command -v nvidia-smi >/dev/null; then
     skip "compute mode: exclusive" "no nvidia-smi; the mode is $(mode)"
 elif [ "$(id -u)" != 0 ] || [ "$(mode)" != default ]; then
     skip "compute mode: exclusive" "only root can set it, and only from the default mode; it is $(mode)"
@@ -206,4 +226,4 @@ ok "latency: with the hook" "${took[*]}"
 took=()
 for _ in 1 2 3; do began=$(now); getgpu --no-reserve >/dev/null; took+=("$(ms "$began")"); done
 ok "latency: getgpu" "${took[*]}"
-exit $((failures > 0))
+finish

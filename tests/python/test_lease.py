@@ -448,3 +448,57 @@ def test_a_grant_can_be_ignored(monkeypatch: pytest.MonkeyPatch) -> None:
             cudawrap.lease()
         with cudawrap.lease(ignore_grant=True, policy="first") as outside:
             assert outside.uuids == (second,)
+
+
+def test_a_lease_after_the_forkserver_is_refused(tmp_path: pathlib.Path) -> None:
+    script = tmp_path / "script.py"
+    script.write_text("""
+import multiprocessing, cudawrap
+def forked():
+    with cudawrap.lease():
+        print("forked", flush=True)
+def main():
+    worker = multiprocessing.get_context("forkserver").Process(target=print)
+    worker.start(); worker.join()
+    try:
+        cudawrap.lease()
+    except cudawrap.CudaInitialized as error:
+        print(error, flush=True)
+    worker = multiprocessing.get_context("fork").Process(target=forked)
+    worker.start(); worker.join()
+    with cudawrap.lease(env=False):
+        print("leased")
+if __name__ == "__main__":
+    main()
+""")
+    done = subprocess.run([sys.executable, str(script)], capture_output=True, text=True, timeout=60)
+    said = done.stdout + done.stderr
+    assert "the forkserver of multiprocessing runs already" in said, said
+    assert "forked" in said.split() and "leased" in said.split(), said
+
+
+COMES_BACK = """
+import os, sys, cudawrap
+with cudawrap.lease(wait="20s") as lease:
+    print(len([device for device in cudawrap.devices() if device.state == "reserved"]), flush=True)
+if len(sys.argv) > 1:
+    os.execv(sys.executable, [sys.executable, "-c", os.environ["AGAIN"]])
+"""
+STAYS = """
+import os, sys
+print(os.environ["CUDA_VISIBLE_DEVICES"], flush=True)
+if len(sys.argv) > 1:
+    os.execv(sys.executable, [sys.executable, "-c", os.environ["AGAIN"]])
+"""
+
+
+def test_a_program_that_executes_itself_again_leases_again() -> None:
+    def run(script: str, *before: str) -> list[str]:
+        words = [*before, sys.executable, "-c", script, "again"]
+        done = subprocess.run(words, env={**os.environ, "AGAIN": script}, capture_output=True, text=True, timeout=60)
+        assert done.returncode == 0, done.stderr
+        return done.stdout.splitlines()
+
+    assert run(COMES_BACK) == ["1", "1"]
+    first, second = run(STAYS, "cudawrap", "--")
+    assert first == second

@@ -3,6 +3,7 @@
 import concurrent.futures
 import functools
 import multiprocessing
+import multiprocessing.forkserver
 import os
 import pathlib
 import signal
@@ -37,6 +38,8 @@ def test_each_worker_of_a_pool_has_its_own_device(method: str, tmp_path: pathlib
 
 
 def test_workers_choose_inside_the_lease_of_their_parent(tmp_path: pathlib.Path) -> None:
+    # That of an earlier test has the environment of that time.
+    multiprocessing.forkserver._forkserver._stop()  # type: ignore[attr-defined]
     with cudawrap.lease(count=4) as lease:
         with concurrent.futures.ProcessPoolExecutor(WORKERS, initializer=cudawrap.lease) as pool:
             results = list(pool.map(functools.partial(meet, str(tmp_path)), range(WORKERS)))

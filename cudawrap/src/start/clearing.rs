@@ -1,6 +1,6 @@
 //! Programs that clear the environment of what they start: behind them CUDA_VISIBLE_DEVICES
-//! is gone, and their program runs on the first GPU beside another user's. A line says so on
-//! a terminal, with the order that works.
+//! is gone, and their program runs on the first GPU beside another user's. So it is behind those
+//! that hand a job to a server. A line says so on a terminal, with the order that works.
 
 use std::ffi::OsString;
 use std::io::IsTerminal;
@@ -35,19 +35,64 @@ const CLEARING: &[(&str, &[&str], &str)] = &[
         &["run"],
         "podman run --device nvidia.com/gpu=$(getgpu) image",
     ),
+    (
+        "cwltool",
+        &[],
+        "cudawrap -- cwltool --preserve-environment CUDA_VISIBLE_DEVICES tool.cwl",
+    ),
+    ("lit", &[], "in a test: RUN: cudawrap --wait -- ./app"),
+    ("llvm-lit", &[], "in a test: RUN: cudawrap --wait -- ./app"),
+    (
+        "enroot",
+        &["start"],
+        "cudawrap -- enroot start --env CUDA_VISIBLE_DEVICES image app",
+    ),
+];
+
+/// A program that hands a job to a server, which has neither the variable nor the lease, in the
+/// same form.
+const HANDING_ON: &[(&str, &[&str], &str)] = &[
+    ("at", &[], "echo 'cudawrap -- ./app' | at now"),
+    ("batch", &[], "echo 'cudawrap -- ./app' | batch"),
+    ("tsp", &[], "tsp cudawrap --wait -- ./app"),
+    ("pueue", &["add"], "pueue add -- 'cudawrap --wait -- ./app'"),
+    ("systemd-run", &[], "systemd-run --user cudawrap -- ./app"),
+    (
+        "tmux",
+        &["new-window", "neww", "split-window", "splitw"],
+        "tmux new-window 'cudawrap --wait -- bash'",
+    ),
 ];
 
 /// Tells a person at a terminal, if `program` with these words clears the environment.
 pub fn tell(program: &Path, words: &[OsString], diag: &Diag) {
     let name = program.file_name().unwrap_or_default().to_string_lossy();
     let words: Vec<_> = words.iter().map(|word| word.to_string_lossy()).collect();
-    if let Some(order) = order(&name, words.iter().map(AsRef::as_ref))
-        && std::io::stderr().is_terminal()
-    {
-        diag.remark(&format!(
+    let words = words.iter().map(AsRef::as_ref);
+    let what = if let Some(order) = order(&name, words.clone()) {
+        format!(
             "{name} clears the environment, so its program does not see the leased device: {order}"
-        ));
+        )
+    } else if let Some(order) = order_of_handing_on(&name, words) {
+        format!("{name} hands its job to a server, which does not hold the leased device: {order}")
+    } else {
+        return;
+    };
+    if std::io::stderr().is_terminal() {
+        diag.remark(&what);
     }
+}
+
+/// The order that works, if a program of this name hands its job to a server. systemd-run stays in
+/// the caller's own process with `--scope`.
+fn order_of_handing_on<'w>(
+    name: &str,
+    mut words: impl Iterator<Item = &'w str> + Clone,
+) -> Option<&'static str> {
+    let (_, needs, order) = HANDING_ON.iter().find(|(known, ..)| *known == name)?;
+    let stays = name == "systemd-run" && words.clone().any(|word| word == "--scope");
+    let hands = needs.is_empty() || words.any(|word| needs.contains(&word));
+    (hands && !stays).then_some(*order)
 }
 
 /// The order that works, if a program of this name clears the environment. A container that is
@@ -56,7 +101,9 @@ fn order<'w>(name: &str, mut words: impl Iterator<Item = &'w str> + Clone) -> Op
     let (_, needs, order) = CLEARING.iter().find(|(known, ..)| *known == name)?;
     let passes = ["CUDA_VISIBLE_DEVICES", "device=", "nvidia.com/gpu="];
     let is_passed = words.clone().any(|word| {
-        passes.iter().any(|pass| word.contains(pass)) || (name == "sudo" && keeps_all(word))
+        passes.iter().any(|pass| word.contains(pass))
+            || (name == "sudo" && keeps_all(word))
+            || word == "--preserve-entire-environment"
     });
     let clears = needs.is_empty() || words.any(|word| needs.contains(&word));
     (clears && !is_passed).then_some(*order)
@@ -70,7 +117,7 @@ fn keeps_all(word: &str) -> bool {
 
 #[cfg(test)]
 mod tests {
-    use super::order;
+    use super::{order, order_of_handing_on};
 
     #[test]
     fn only_what_clears_the_environment_is_told() {
@@ -86,11 +133,30 @@ mod tests {
             ("ssh host ./app", true), ("apptainer exec --nv image app", false),
             ("apptainer exec --nv --cleanenv image app", true),
             ("apptainer exec -e --env CUDA_VISIBLE_DEVICES=0 image app", false),
-            ("python tox", false),
+            ("python tox", false), ("cwltool tool.cwl", true), ("lit -sv tests", true),
+            ("cwltool --preserve-environment CUDA_VISIBLE_DEVICES tool.cwl", false),
+            ("cwltool --preserve-entire-environment tool.cwl", false),
+            ("enroot start image", true), ("enroot list", false),
         ];
         for (line, expected) in cases {
             let (name, words) = line.split_once(' ').unwrap();
             let told = order(name, words.split(' '));
+            assert_eq!(told.is_some(), expected, "{line}");
+        }
+    }
+
+    #[test]
+    fn only_what_hands_its_job_to_a_server_is_told() {
+        #[rustfmt::skip]
+        let cases = [
+            ("at now", true), ("batch -", true), ("tsp ./app", true), ("pueue add ./app", true),
+            ("pueue status", false), ("systemd-run --user ./app", true), ("tmux attach", false),
+            ("systemd-run --user --scope ./app", false), ("tmux new-window ./app", true),
+            ("tmux new-session ./app", false), ("tmux -L a splitw ./app", true),
+        ];
+        for (line, expected) in cases {
+            let (name, words) = line.split_once(' ').unwrap();
+            let told = order_of_handing_on(name, words.split(' '));
             assert_eq!(told.is_some(), expected, "{line}");
         }
     }

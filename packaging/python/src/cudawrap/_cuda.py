@@ -21,6 +21,16 @@ def initialized() -> str | None:
     return ", ".join(loaded) if loaded else "a library of this process"
 
 
+def forkserver_runs() -> bool:
+    """Whether multiprocessing's forkserver is a child of this process: what it forks has the environment of its start."""
+    module = sys.modules.get("multiprocessing.forkserver")
+    pid = getattr(getattr(module, "_forkserver", None), "_forkserver_pid", None)
+    try:
+        return pid is not None and os.waitid(os.P_PID, pid, os.WEXITED | os.WNOHANG | os.WNOWAIT) is None
+    except ChildProcessError:
+        return False  # it has ended, or a forked process has this pid of its parent
+
+
 def _driver_started() -> bool:
     """Asks the driver, if it is loaded: before cuInit every other call answers CUDA_ERROR_NOT_INITIALIZED."""
     try:

@@ -174,6 +174,11 @@ def lease(
             f"CUDA is initialised already in this process (by {user}), so {VISIBLE} has no effect any more",
             "call cudawrap.lease() before the first CUDA call, or start the program by cudawrap",
         )
+    if env and _cuda.forkserver_runs():
+        raise CudaInitialized(
+            f"the forkserver of multiprocessing runs already, so the workers that it forks have no {VISIBLE} of this lease",
+            "call cudawrap.lease() before the first worker starts, or in each worker",
+        )
     words = choosing(count, share, min_memory, profile, wait, gpu, policy, model)
     words += ["--ignore-grant"] if ignore_grant else []
     shown = {} if tag is None else {"CUDAWRAP_TAG": tag}

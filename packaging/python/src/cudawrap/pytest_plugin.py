@@ -234,13 +234,18 @@ def _check(config: pytest.Config, share: str) -> None:
 def pytest_xdist_auto_num_workers(config: Any) -> int | None:
     """`-n auto`: as many workers as find room now, at least one, which says why it finds none.
 
-    What the variable of xdist says comes first, and with even parts any number of workers finds room.
+    Of workers with parts at most one for each CPU or device: small parts of large devices are many. What the
+    variable of xdist says comes first, and with even parts any number of workers finds room.
     """
     share = _share(config)
     if not _at_start(config) or share == "auto" or "PYTEST_XDIST_AUTO_NUM_WORKERS" in os.environ:
         return None
     part = [] if share == "1" else [f"--share={share}"]
     try:
-        return max(int(_programs.getgpu(["--count-free", *part])) // _count(config), 1)
+        found = int(_programs.getgpu(["--count-free", *part])) // _count(config)
+        if part and found > len(os.sched_getaffinity(0)):
+            devices = int(_programs.getgpu(["--count-free"])) // _count(config)
+            found = min(found, max(devices, len(os.sched_getaffinity(0))))
+        return max(found, 1)
     except CudawrapError:
         return None  # pytest_configure says why

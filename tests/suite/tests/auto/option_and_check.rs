@@ -1,7 +1,7 @@
 //! `cudawrap --auto -- PROGRAM`, what `getgpu --check` says of the driver's hook, and the
 //! table of `make check-gpu`.
 
-use getgpu_tests::hooked::{VARIABLE, all_said, bytes, cuda, hook, said};
+use getgpu_tests::hooked::{VARIABLE, all_said, bytes, cuda, holder, hook, said};
 use harness::Sandbox;
 use harness::skip::{self, Need};
 
@@ -179,18 +179,28 @@ fn check_says_whether_the_driver_calls_the_library() {
 #[test]
 fn the_table_for_a_real_gpu_is_whole_on_a_simulated_one() {
     let script = concat!(env!("CARGO_MANIFEST_DIR"), "/../gpu/check.sh");
-    for (node, marks) in [("h200x1", "ok"), ("none", "SKIPPED")] {
+    for (node, marks, is_held) in [
+        ("h200x1", "ok", false),
+        ("none", "SKIPPED", false),
+        ("h200x1", "SKIPPED", true), // another program's lease
+    ] {
         let sandbox = Sandbox::new(node);
         let built = sandbox.path("bin/libcudawrap.so");
         std::fs::hard_link(hook(&sandbox), built).unwrap();
-        let command = sandbox.command("bash").args([script, &sandbox.text("bin")]);
+        let other = is_held.then(|| holder(&sandbox));
+        // Where users have groups of their own, files are made for the group, too.
+        let line = format!("umask 002; exec bash {script} ../bin");
+        let command = sandbox.shell("sh", &line);
         let outcome = command.env("SIM_CUDA_MAX", "2").run();
         outcome.exits(0).says(&[]);
+        let sent = outcome.stdout.lines().last().unwrap_or_default();
+        assert!(sent.contains("as an issue of"), "{outcome:#?}");
         let rows = |mark: &str| {
             let has = |line: &&str| line.split_whitespace().any(|word| word == mark);
             outcome.stdout.lines().filter(has).count()
         };
         assert!(rows(marks) >= 13, "{outcome:#?}");
         assert_eq!(rows("FAILED"), 0, "{outcome:#?}");
+        drop(other);
     }
 }

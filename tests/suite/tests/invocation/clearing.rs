@@ -4,7 +4,7 @@
 use harness::{Command, Sandbox, Terminal};
 
 /// What is started, and the order that is named for it.
-const CLEARING: [(&str, &str); 6] = [
+const CLEARING: [(&str, &str); 8] = [
     ("tox -p", "in tox.ini: commands = cudawrap -- pytest"),
     ("sudo -u ana ./app", "sudo -u USER cudawrap -- ./app"),
     ("su - ana", "su USER -c 'cudawrap -- ./app'"),
@@ -17,6 +17,11 @@ const CLEARING: [(&str, &str); 6] = [
         "podman run image",
         "podman run --device nvidia.com/gpu=$(getgpu) image",
     ),
+    (
+        "cwltool tool.cwl",
+        "cudawrap -- cwltool --preserve-environment CUDA_VISIBLE_DEVICES tool.cwl",
+    ),
+    ("lit tests", "in a test: RUN: cudawrap --wait -- ./app"),
 ];
 const SAID: &str = "clears the environment, so its program does not see the leased device: ";
 
@@ -53,6 +58,26 @@ fn a_terminal_shows_one_line_for_each_program_that_clears() {
     // By its path, too.
     let text = shown(sandbox.words("cudawrap -- @/bin/tox"));
     assert_eq!(text.matches(SAID).count(), 1, "{text}");
+}
+
+/// These run their job later, or elsewhere, when the lease has ended.
+#[test]
+fn a_terminal_shows_a_line_for_what_hands_its_job_to_a_server() {
+    let sandbox = node();
+    for (line, order) in [
+        ("at now", "echo 'cudawrap -- ./app' | at now"),
+        ("tsp ./app", "tsp cudawrap --wait -- ./app"),
+        (
+            "tmux new-window ./app",
+            "tmux new-window 'cudawrap --wait -- bash'",
+        ),
+    ] {
+        let name = line.split(' ').next().unwrap();
+        sandbox.file(&format!("bin/{name}"), "#!/bin/sh\n", 0o755);
+        let text = shown(sandbox.words(&format!("cudawrap -- {line}")));
+        let said = "hands its job to a server, which does not hold the leased device: ";
+        assert_eq!(text, format!("cudawrap: {name} {said}{order}\r\n"));
+    }
 }
 
 #[test]

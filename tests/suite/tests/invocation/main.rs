@@ -6,6 +6,7 @@ mod callers;
 mod clearing;
 mod hints;
 mod own_files;
+mod pages;
 mod program_search;
 mod users_and_namespaces;
 mod ways_to_start;

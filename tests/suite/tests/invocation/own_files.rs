@@ -83,6 +83,32 @@ fn a_copied_python_keeps_its_prefix_by_the_setting() {
     assert_eq!(prefix(), sandbox.text("env"));
 }
 
+/// A part of a pipeline that runs beside another program today would end once it is wrapped.
+#[test]
+fn create_cudawrap_names_the_parts_of_pipelines_that_wait() {
+    let sandbox = Sandbox::new("mig4");
+    let names = ["eddy_cuda10.2", "eddy", "bedpostx_gpu", "eddy_cpu"];
+    let script = "mkdir ../fsl && for p in $*; do cp ../bin/sim-cuda ../fsl/$p; done";
+    let copy = sandbox.shell("sh", &script.replace("$*", &names.join(" ")));
+    copy.run().exits(0);
+    let create = |words: &str| {
+        let command = sandbox.words(&format!("create-cudawrap {words}"));
+        command.env("XDG_STATE_HOME", sandbox.path("state")).run()
+    };
+    let told = create("@/fsl/eddy_cuda10.2");
+    let wait = "set [program.\"eddy_cuda10.2\"] wait = \"12h\"";
+    told.exits(0).mentions(wait);
+    let told = create("@/fsl/eddy");
+    told.exits(0).mentions("undo this, and wrap eddy_cuda*");
+    let told = create("@/fsl/bedpostx_gpu");
+    told.exits(0).mentions("undo this, and wrap xfibres_gpu");
+    assert!(!create("@/fsl/eddy_cpu").exits(0).stderr.contains("hint"));
+    create("--undo @/fsl/eddy_cuda10.2").exits(0);
+    sandbox.set_settings("[program.'eddy_cuda*']\nwait = '12h'");
+    let told = create("@/fsl/eddy_cuda10.2");
+    assert!(!told.exits(0).stderr.contains("hint"), "{told:#?}");
+}
+
 /// Whoever wraps such a program is told, and `--status` shows what is set.
 #[test]
 fn create_cudawrap_tells_of_programs_that_look_for_their_files() {

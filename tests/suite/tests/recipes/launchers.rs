@@ -123,7 +123,7 @@ const CARGO_TEST: &str = "#[test] fn job() { let name = file!(); \
 /// CMAKE_TEST_LAUNCHER is for tests that are programs of the project; cargo runs a test program
 /// at a time.
 #[rustfmt::skip]
-const RECIPES: [Recipe; 9] = [
+const RECIPES: [Recipe; 10] = [
     Recipe { page: &[r"xargs -P16 -I{} cudawrap --wait -- ./job {}"], files: &[],
         line: "seq 0 7 | xargs -P16 -I{} PREFIX ./job {}",
         jobs: JOBS, bin: || of_the_machine(&[]) },
@@ -146,6 +146,12 @@ const RECIPES: [Recipe; 9] = [
         line: "cmake -B build -DCMAKE_TEST_LAUNCHER='LIST' && make -sC build && \
             ctest --test-dir build -j16",
         jobs: JOBS, bin: || of_the_machine(&["make", "cc"]).and_then(|_| tool("cmake")) },
+    Recipe { page: &["add_test(NAME job COMMAND ${CMAKE_TEST_LAUNCHER} ./job)"],
+        files: &[("CMakeLists.txt", "cmake_minimum_required(VERSION 3.10)\nproject(jobs NONE)\n\
+            enable_testing()\nforeach(n RANGE 7)\n\
+            add_test(NAME job${n} COMMAND ${CMAKE_TEST_LAUNCHER} ${CMAKE_SOURCE_DIR}/job ${n})\nendforeach()\n")],
+        line: "cmake -B build -DCMAKE_TEST_LAUNCHER='LIST' && ctest --test-dir build -j16",
+        jobs: JOBS, bin: || of_the_machine(&["make", "cmake", "ctest"]) },
     Recipe { page: &[r#"meson test -C build --wrapper "cudawrap --wait --""#],
         files: &[("meson.build", "project('jobs')\njob = find_program('./job')\n\
             foreach n : range(8)\n\
