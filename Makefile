@@ -23,7 +23,7 @@ target      = $(or $(CARGO_TARGET_DIR),target)
 programs    = $(target)/release
 portable    = $(target)/x86_64-unknown-linux-gnu/release
 
-.PHONY: all help build built portable demo check check-changed check-all check-gpu torture fuzz asan mutants mutants-sample miri coverage properties soak loops slurm-load storms budget bench install install-files uninstall uninstall-files stage stage-rpm deb rpm portable-deb portable-rpm deb-only rpm-only wheel wheel-only clean
+.PHONY: all help build built portable demo check check-changed check-all deny check-gpu torture fuzz asan mutants mutants-sample miri coverage properties soak loops slurm-load storms budget bench install install-files uninstall uninstall-files stage stage-rpm deb rpm portable-deb portable-rpm deb-only rpm-only wheel wheel-only clean
 
 all: build
 
@@ -58,6 +58,13 @@ check: ## the tests that need nothing but cargo, 4 minutes
 	rm -f $(skipped)
 	$(TEST) --lib --bins --test plans $(themes:%=--test %) -- $(at_once)
 	tests/skipped.sh $(skipped)
+
+# What the crates in use may be, by deny.toml. Whether one of them has a known weakness, too, with CHECKS=; that fetches a database.
+CHECKS = bans licenses sources
+
+deny: ## licences, sources and versions of the crates in use
+	@$(CARGO) deny --version >/dev/null 2>&1 || { echo 'make deny: needs cargo-deny: cargo install cargo-deny' >&2; exit 1; }
+	$(CARGO) deny --locked check $(CHECKS)
 
 # The tests of what has changed since BASE, by default the last commit: named first, since it is run most often.
 check-changed: ## the tests of what has changed
