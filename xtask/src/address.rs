@@ -12,11 +12,7 @@ const PLACES: [(&str, &str, &str); 9] = [
     ("packaging/README.md", "address of this project is <", ">"),
     ("packaging/conda/recipe.yaml", "  repository: ", "\n"),
     ("packaging/deb/copyright", "Source: ", "\n"),
-    (
-        "packaging/easybuild/getgpu-0.1.0.eb",
-        "\nhomepage = '",
-        "'",
-    ),
+    ("packaging/easybuild/getgpu-0.1.0.eb", "\nhomepage = '", "'"),
     ("packaging/python/pyproject.toml", "\nRepository = \"", "\""),
     ("packaging/rpm/getgpu.spec", "\nURL:            ", "\n"),
     ("packaging/spack/package.py", "    git = \"", "\""),
