@@ -26,7 +26,7 @@ portable    = $(target)/$(arch)-unknown-linux-gnu/release
 arch        = $(shell uname -m)
 shipped     = -p getgpu -p cudawrap -p libcudawrap -p create-cudawrap
 
-.PHONY: all help build built portable demo check check-changed check-all deny check-gpu torture fuzz asan mutants mutants-sample miri coverage properties soak loops slurm-load storms budget bench install install-files uninstall uninstall-files stage stage-rpm deb rpm portable-deb portable-rpm deb-only rpm-only dist reproducible wheel wheel-only clean
+.PHONY: all help build built portable demo check check-changed check-all deny check-gpu torture fuzz asan mutants mutants-sample miri coverage properties soak loops slurm-load storms budget bench install install-files uninstall uninstall-files stage stage-rpm deb rpm portable-deb portable-rpm deb-only rpm-only dist reproducible versions wheel wheel-only clean
 
 all: build
 
@@ -158,6 +158,13 @@ soak: ## ordinary traffic under disturbances for an hour
 storms: ## random trees, queues and launches: SEED, COUNT, KIND
 	$(CARGO) build --workspace --locked
 	SEED=$${SEED:-1} COUNT=$${COUNT:-200} $(CARGO) test -p getgpu-tests --locked --test throughput -- storms::$(KIND) --nocapture --include-ignored
+
+# The programs of this commit and those of PEER, a tag or a commit that is built then, or a directory of programs, on one lock.
+PEER = $(shell git describe --tags --abbrev=0 2>/dev/null)
+
+versions: ## this version beside that of the last tag; PEER=
+	$(CARGO) build --workspace --locked
+	tests/versions/peer.sh $(target)/debug $(call quoted,$(PEER))
 
 # Instructions of a call as ratios to a minimal C client, against a budget.
 budget:
