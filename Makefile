@@ -21,9 +21,12 @@ libraries   = $(addprefix -p getgpu-,linux model lock settings cli ask auto choo
 # Where the built programs are.
 target      = $(or $(CARGO_TARGET_DIR),target)
 programs    = $(target)/release
-portable    = $(target)/x86_64-unknown-linux-gnu/release
+portable    = $(target)/$(arch)-unknown-linux-gnu/release
+# For which processor `make portable` builds: x86_64 or aarch64.
+arch        = $(shell uname -m)
+shipped     = -p getgpu -p cudawrap -p libcudawrap -p create-cudawrap
 
-.PHONY: all help build built portable demo check check-changed check-all check-gpu torture fuzz asan mutants mutants-sample miri coverage properties soak loops slurm-load slurm-page slurm-table slurm-starts storms budget bench install install-files uninstall uninstall-files stage stage-rpm deb rpm portable-deb portable-rpm deb-only rpm-only wheel wheel-only clean
+.PHONY: all help build built portable demo check check-changed check-all deny check-gpu torture fuzz asan mutants mutants-sample miri coverage properties soak loops slurm-load slurm-page slurm-table slurm-starts storms budget bench install install-files uninstall uninstall-files stage stage-rpm deb rpm portable-deb portable-rpm deb-only rpm-only dist reproducible versions wheel wheel-only clean
 
 all: build
 
@@ -32,11 +35,16 @@ help:
 	@sed -n 's/^\([a-z-]*\):.*## \(.*\)/  make \1\t\2/p' Makefile | expand -t 20
 
 build: ## the programs, into target/release
-	$(CARGO) build --release --locked -p getgpu -p cudawrap -p libcudawrap -p create-cudawrap
+	$(CARGO) build --release --locked $(shipped)
 
-# For RHEL 8 and everything newer, from any machine: needs cargo-zigbuild and zig.
+# For RHEL 8 and everything newer, from any machine: needs cargo-zigbuild and zig. Messages of panics name files; with names below the
+# sources, and below cargo's own directory, the programs are the same wherever they are built (tests/reproducible.sh).
+home     = $(or $(CARGO_HOME),$(HOME)/.cargo)
+nameless = --remap-path-prefix\037%s=/cargo\037--remap-path-prefix\037%s=/getgpu
+
 portable:
-	$(CARGO) zigbuild --release --locked --target x86_64-unknown-linux-gnu.2.28 -p getgpu -p cudawrap -p libcudawrap -p create-cudawrap
+	CARGO_ENCODED_RUSTFLAGS="$$(printf -- '$(nameless)' $(call quoted,$(home)) $(call quoted,$(CURDIR)))" \
+	    $(CARGO) zigbuild --release --locked --target $(arch)-unknown-linux-gnu.2.28 $(shipped)
 
 # A simulated 8 x A100 node with 56 MIG devices, real processes, real locks; ends non-zero if anything is not as it should be.
 demo: ## the main job on a simulated node, no GPU needed
@@ -58,6 +66,13 @@ check: ## the tests that need nothing but cargo, 4 minutes
 	rm -f $(skipped)
 	$(TEST) --lib --bins --test plans $(themes:%=--test %) -- $(at_once)
 	tests/skipped.sh $(skipped)
+
+# What the crates in use may be, by deny.toml. Whether one of them has a known weakness, too, with CHECKS=; that fetches a database.
+CHECKS = bans licenses sources
+
+deny: ## licences, sources and versions of the crates in use
+	@$(CARGO) deny --version >/dev/null 2>&1 || { echo 'make deny: needs cargo-deny: cargo install cargo-deny' >&2; exit 1; }
+	$(CARGO) deny --locked check $(CHECKS)
 
 # The tests of what has changed since BASE, by default the last commit: named first, since it is run most often.
 check-changed: ## the tests of what has changed
@@ -156,6 +171,13 @@ soak: ## ordinary traffic under disturbances for an hour
 storms: ## random trees, queues and launches: SEED, COUNT, KIND
 	$(CARGO) build --workspace --locked
 	SEED=$${SEED:-1} COUNT=$${COUNT:-200} $(CARGO) test -p getgpu-tests --locked --test throughput -- storms::$(KIND) --nocapture --include-ignored
+
+# The programs of this commit and those of PEER, a tag or a commit that is built then, or a directory of programs, on one lock.
+PEER = $(shell git describe --tags --abbrev=0 2>/dev/null)
+
+versions: ## this version beside that of the last tag; PEER=
+	$(CARGO) build --workspace --locked
+	tests/versions/peer.sh $(target)/debug $(call quoted,$(PEER))
 
 # Instructions of a call as ratios to a minimal C client, against a budget.
 budget:
@@ -297,6 +319,15 @@ rpm-only:
 	$(MAKE) --no-print-directory stage-rpm
 	$(CARGO) generate-rpm -p getgpu --payload-compress gzip $(RPM)
 
+# The sources, the crates that they need, what the programs are made of (CycloneDX) and the sums of these, of the commit that is checked
+# out, into dist; needs git and Python 3.11.
+dist: ## what a release publishes, with checksums
+	packaging/dist.sh dist
+
+# Two builds in two directories have the same sums; needs what `portable` needs, and six minutes of a processor.
+reproducible:
+	tests/reproducible.sh
+
 # The Python package with the programs in it, into target/wheel: for glibc 2.28 and newer where cargo-zigbuild is, else for this machine's
 # glibc and newer. pip fetches hatchling, which builds it.
 PYTHON   = python3
@@ -305,7 +336,7 @@ platform = manylinux_$(shell getconf GNU_LIBC_VERSION | tr -c '0-9\n' _ | sed 's
 
 wheel: ## the Python package with the programs in it
 	if command -v cargo-zigbuild >/dev/null; then \
-	    $(MAKE) --no-print-directory portable && $(MAKE) --no-print-directory wheel-only programs=$(portable) platform=manylinux_2_28_x86_64; \
+	    $(MAKE) --no-print-directory portable && $(MAKE) --no-print-directory wheel-only programs=$(portable) platform=manylinux_2_28_$(arch); \
 	else \
 	    echo 'no cargo-zigbuild here: the wheel is for $(platform)'; \
 	    $(MAKE) --no-print-directory build wheel-only; \

@@ -10,8 +10,8 @@ class Getgpu(MakefilePackage):
     """A free NVIDIA MIG device or GPU for every program on a shared node: getgpu, cudawrap and
     create-cudawrap. Leases are kernel locks; there is no daemon and no state file."""
 
-    # There is no home page yet; a site names its mirror.
-    git = "https://example.org/getgpu.git"
+    # A site names its mirror.
+    git = "https://example.org/getgpu"
 
     license("MIT OR Apache-2.0", checked_by="getgpu maintainers")
 

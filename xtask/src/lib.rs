@@ -1,7 +1,9 @@
 //! What is made from the flag tables and the table of settings: man pages and
 //! completions, checked in under man/ and completions/. `programs` reaches the tables,
-//! `pages` fills in the hand-written pages, `completions` asks clap.
+//! `pages` fills in the hand-written pages, `completions` asks clap. `address` writes one line
+//! of files that are written by hand.
 
+pub mod address;
 pub mod completions;
 pub mod pages;
 pub mod programs;

@@ -1,5 +1,5 @@
-//! `cargo run -p xtask`: writes man/ and completions/ anew from the tables. A test compares
-//! what lies there with the tables, so that none is forgotten. With `size`: counts lines; with
+//! `cargo run -p xtask`: writes man/ and completions/ anew from the tables, and Cargo.toml's
+//! address where it has to stand. A test compares what lies there, so that none is forgotten. With `size`: counts lines; with
 //! `rooms`: the lines that name an extra outside its place (`rooms --files`: by file).
 
 use std::io::{self, Write};
@@ -17,7 +17,8 @@ fn main() -> io::Result<()> {
     if let Some(table) = table {
         return io::stdout().write_all(table.map_err(io::Error::other)?.as_bytes());
     }
-    for made in xtask::all() {
+    let addressed = xtask::address::all().map_err(io::Error::other)?;
+    for made in xtask::all().into_iter().chain(addressed) {
         let path = xtask::top().join(&made.path);
         std::fs::create_dir_all(path.parent().unwrap_or(xtask::top()))?;
         std::fs::write(&path, &made.text)?;

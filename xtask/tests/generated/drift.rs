@@ -21,6 +21,18 @@ fn what_is_checked_in_is_what_the_tables_say() {
 }
 
 #[test]
+fn the_address_is_that_of_cargo_toml() {
+    for made in xtask::address::all().unwrap() {
+        let there = std::fs::read_to_string(xtask::top().join(&made.path)).unwrap();
+        let path = made.path.display();
+        assert!(
+            there == made.text,
+            "{path} has another address than Cargo.toml: cargo run -p xtask"
+        );
+    }
+}
+
+#[test]
 fn nothing_else_lies_there() {
     let made = xtask::all()
         .into_iter()

@@ -11,6 +11,7 @@ mod damaged_cudawrap;
 mod make_install;
 mod module_recipes;
 mod portable_programs;
+mod release_files;
 mod system_packages;
 mod wrapping;
 mod wrapping_links;

@@ -11,9 +11,6 @@ use harness::skip::{Need, lacks};
 /// The oldest glibc that is served.
 const FLOOR: (u32, u32) = (2, 28);
 
-/// As cargo-zigbuild is told.
-const TARGET: &str = "x86_64-unknown-linux-gnu.2.28";
-
 /// Whether there is zig, in either of the two forms that cargo-zigbuild knows.
 fn lacks_zig() -> bool {
     let module = Command::new("python3")
@@ -69,9 +66,8 @@ fn deb(programs: &Path, room: &Path) {
     live(&first, &second);
     // On Debian 11, which has glibc 2.31: there the programs of the simulated node have
     // to be as portable.
-    let words = "zigbuild --quiet --release --locked --target TARGET -p sim-nvml -p sim-cuda";
-    let words = words.replace("TARGET", TARGET);
-    run("cargo", &words.split(' ').collect::<Vec<_>>());
+    let simulated = "shipped=-p sim-nvml -p sim-cuda";
+    run("make", &["--silent", "portable", simulated]);
     live_clean(&first, &second, Some("bullseye"), programs);
 }
 
@@ -103,7 +99,8 @@ fn portable_programs_and_packages_ask_for_glibc_2_28_at_most() {
     let _stage = alone();
     run("make", &["--silent", "portable"]);
     let target = std::env::var("CARGO_TARGET_DIR").unwrap_or_else(|_| format!("{TOP}/target"));
-    let programs = Path::new(&target).join("x86_64-unknown-linux-gnu/release");
+    let folder = format!("{}-unknown-linux-gnu/release", std::env::consts::ARCH);
+    let programs = Path::new(&target).join(folder);
     for name in PROGRAMS {
         let program = programs.join(name).display().to_string();
         let symbols = run("objdump", &["-T", &program]);
