@@ -56,12 +56,16 @@ impl KnownUsers {
 
 /// The name in /etc/passwd (passwd(5)), which needs no service.
 fn in_passwd(uid: u32) -> Option<String> {
-    let text = std::fs::read_to_string("/etc/passwd").ok()?;
+    let text = std::fs::read("/etc/passwd").ok()?;
+    name_in(&String::from_utf8_lossy(&text), uid)
+}
+
+fn name_in(text: &str, uid: u32) -> Option<String> {
     let number = uid.to_string();
     text.lines().find_map(|line| {
         let mut fields = line.split(':');
         let (name, _, of_line) = (fields.next()?, fields.next()?, fields.next()?);
-        (of_line == number).then(|| name.to_owned())
+        (of_line == number && !name.is_empty()).then(|| name.to_owned())
     })
 }
 
@@ -88,6 +92,14 @@ mod tests {
             assert_eq!(ask(uid), uid.to_string());
         }
         assert!(users.waited >= LIMIT && users.waited < LIMIT * 10);
+    }
+
+    #[test]
+    fn a_line_without_a_name_is_passed_over() {
+        let text = "# users\n+::::::\n:x:7:7::/:\nana:x:7:7:Ana:/:/bin/sh\nben:x:8\n";
+        assert_eq!(name_in(text, 7).as_deref(), Some("ana"));
+        assert_eq!(name_in(text, 8).as_deref(), Some("ben"));
+        assert_eq!(name_in(text, 9), None);
     }
 
     #[test]
