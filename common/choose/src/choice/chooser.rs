@@ -126,7 +126,7 @@ impl Chooser<'_, '_> {
             gpu_loads: self.gpu_loads(probe, &pool, inventory)?,
             rejected: HashMap::new(),
             picked: Vec::new(),
-            links: connected::links(self, &pool)?,
+            links: connected::links(self.node, self.request, &pool)?,
         };
         if !self.pick_all(probe, &mut round)? {
             self.look_at_rest(probe, &mut round)?;
@@ -262,7 +262,7 @@ impl Chooser<'_, '_> {
         }
         preference.order(&mut left, &mut sampling::generator());
         if let Some(links) = &round.links {
-            connected::retain_best(self, probe, links, &round.picked, &mut left)?;
+            connected::retain_best(request, probe, links, &round.picked, &mut left)?;
         }
         if round.apart {
             let beside = |candidate: &Candidate<'_>| round.is_beside_picked(candidate.device);

@@ -1,19 +1,20 @@
 //! Several whole GPUs for one program are those that are connected best with each other, where that is
 //! left open: more than are wanted may be chosen from, and no policy says which.
 
-use super::chooser::Chooser;
 use super::device_claim;
 use super::policy::Candidate;
+use crate::request::Owned;
 use crate::take::Part;
+use getgpu_ask::Node;
 use getgpu_lock::OfdLock;
 use getgpu_model::{Device, Failure, LinkMap};
 
 /// How the GPUs of the pool are connected, if that is to decide. Asked once in a choice.
 pub(super) fn links(
-    chooser: &mut Chooser<'_, '_>,
+    node: &mut Node<'_>,
+    request: &Owned,
     pool: &[(usize, &Device)],
 ) -> Result<Option<LinkMap>, Failure> {
-    let request = chooser.request;
     let is_open = request.count > 1
         && pool.len() > request.count
         && request.policy.is_none()
@@ -23,13 +24,13 @@ pub(super) fn links(
         return Ok(None);
     }
     let gpus: Vec<u32> = pool.iter().map(|(_, device)| device.gpu).collect();
-    chooser.node.nvml()?.links(&gpus).map(Some)
+    node.nvml()?.links(&gpus).map(Some)
 }
 
 /// Leaves only the set that is connected best with what was picked, of those that have room on the
 /// lock; the order decides between sets that are alike. All stay where too few have room.
 pub(super) fn retain_best(
-    chooser: &Chooser<'_, '_>,
+    request: &Owned,
     probe: &OfdLock,
     links: &LinkMap,
     picked: &[(usize, Part)],
@@ -37,12 +38,12 @@ pub(super) fn retain_best(
 ) -> Result<(), Failure> {
     let mut free = Vec::new();
     for candidate in left.iter() {
-        if device_claim::units(probe, chooser.request, candidate.device)?.is_available() {
+        if device_claim::units(probe, request, candidate.device)?.is_available() {
             free.push(candidate.device.gpu);
         }
     }
     let first: Vec<u32> = picked.iter().map(|(_, part)| part.device.gpu).collect();
-    let count = chooser.request.count;
+    let count = request.count;
     if first.len() + free.len() >= count {
         let best = links.best(&first, &free, count);
         left.retain(|candidate| best.contains(&candidate.device.gpu));
