@@ -231,7 +231,9 @@ def verdict(form, said, known, syslog):
         return "WRONG", "devices beside its part"
     if ran and max(Counter(ran).values()) > most and (form[2] is None or "&" in form[2]):
         return "WRONG", "more programs on a device than others of the job need"
-    if len(ran) == programs:
+    # A step that asks for no GPU may use its job's or none.
+    asks_for_none = "--gres=none" in (form[2] or "")
+    if len(ran) == programs or (asks_for_none and not ran):
         return "right", ""
     why = reason(said, syslog)
     if not ran and why:
