@@ -1,6 +1,7 @@
 """A device for this process: reserved by getgpu until it is released or the process exits, however it exits.
 
-The reservation is `getgpu --hold=PID` under a tag that no other lease has, so that releasing it gives up nothing else.
+The reservation is `getgpu --hold=PID` under a tag that no other lease has, so that releasing it gives up nothing else, and
+that a program which this process executes next asks for again.
 """
 
 from __future__ import annotations
@@ -10,7 +11,6 @@ import contextlib
 import contextvars
 import itertools
 import os
-import secrets
 import shlex
 import threading
 from collections.abc import Sequence
@@ -209,7 +209,7 @@ def visible() -> str | None:
 
 def reserve(words: Sequence[str], environment: dict[str, str]) -> tuple[str, dict[str, str]]:
     """Reserves for this process what `words` choose; gives the tag and the variables for a program."""
-    tag = f"python-{os.getpid()}-{next(_numbers)}-{secrets.token_hex(4)}"
+    tag = f"python-{_identity()}-{next(_numbers)}"
     hold = ["--as-lease", f"--hold={os.getpid()}", f"--tag={tag}", "--format=task"]
     try:
         return tag, _exports(_programs.getgpu([*hold, *words], environment, wants_output=True))
@@ -219,6 +219,19 @@ def reserve(words: Sequence[str], environment: dict[str, str]) -> tuple[str, dic
         # An interrupt: getgpu may have been killed after it had reserved and before it could say so.
         release(tag)
         raise
+
+
+def _identity() -> str:
+    """Of this process alone: its pid, when it started, and its pid namespace.
+
+    All of them stay when it executes a program anew (os.execv), so that this one's first lease is under the tag of the
+    first lease before, and getgpu gives the same devices again.
+    """
+    with contextlib.suppress(OSError), open("/proc/self/stat", "rb") as stat:
+        # The fields behind the name (proc(5)), which may have blanks itself; the 22nd of all is the start.
+        started = int(stat.read().rpartition(b")")[2].split()[19])
+        return f"{os.getpid()}-{started}-{os.stat('/proc/self/ns/pid').st_ino}"
+    return f"{os.getpid()}-{os.urandom(8).hex()}"
 
 
 def _exports(text: str) -> dict[str, str]:
