@@ -54,7 +54,6 @@ const CLEARING: &[(&str, &[&str], &str)] = &[
 const HANDING_ON: &[(&str, &[&str], &str)] = &[
     ("at", &[], "echo 'cudawrap -- ./app' | at now"),
     ("batch", &[], "echo 'cudawrap -- ./app' | batch"),
-    ("tsp", &[], "tsp cudawrap --wait -- ./app"),
     ("pueue", &["add"], "pueue add -- 'cudawrap --wait -- ./app'"),
     ("systemd-run", &[], "systemd-run --user cudawrap -- ./app"),
     (
@@ -149,7 +148,7 @@ mod tests {
     fn only_what_hands_its_job_to_a_server_is_told() {
         #[rustfmt::skip]
         let cases = [
-            ("at now", true), ("batch -", true), ("tsp ./app", true), ("pueue add ./app", true),
+            ("at now", true), ("batch -", true), ("tsp ./app", false), ("pueue add ./app", true),
             ("pueue status", false), ("systemd-run --user ./app", true), ("tmux attach", false),
             ("systemd-run --user --scope ./app", false), ("tmux new-window ./app", true),
             ("tmux new-session ./app", false), ("tmux -L a splitw ./app", true),

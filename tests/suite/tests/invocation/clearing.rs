@@ -66,7 +66,7 @@ fn a_terminal_shows_a_line_for_what_hands_its_job_to_a_server() {
     let sandbox = node();
     for (line, order) in [
         ("at now", "echo 'cudawrap -- ./app' | at now"),
-        ("tsp ./app", "tsp cudawrap --wait -- ./app"),
+        ("pueue add ./app", "pueue add -- 'cudawrap --wait -- ./app'"),
         (
             "tmux new-window ./app",
             "tmux new-window 'cudawrap --wait -- bash'",

@@ -123,7 +123,7 @@ const CARGO_TEST: &str = "#[test] fn job() { let name = file!(); \
 /// CMAKE_TEST_LAUNCHER is for tests that are programs of the project; cargo runs a test program
 /// at a time.
 #[rustfmt::skip]
-const RECIPES: [Recipe; 10] = [
+const RECIPES: [Recipe; 13] = [
     Recipe { page: &[r"xargs -P16 -I{} cudawrap --wait -- ./job {}"], files: &[],
         line: "seq 0 7 | xargs -P16 -I{} PREFIX ./job {}",
         jobs: JOBS, bin: || of_the_machine(&[]) },
@@ -177,6 +177,29 @@ const RECIPES: [Recipe; 10] = [
             shell: \"PREFIX ./job {wildcards.n} && touch {output}\"\n")],
         line: "snakemake -j8 -q all",
         jobs: JOBS, bin: || tool("snakemake") },
+    Recipe { page: &["`tsp -S 16` once", "`tsp cudawrap --wait -- ./job`"], files: &[],
+        line: "export TS_SOCKET=$PWD/socket TMPDIR=$PWD; tsp -S 16; s=0; \
+            for n in 0 1 2 3 4 5 6 7; do tsp PREFIX ./job $n; done; \
+            for n in 0 1 2 3 4 5 6 7; do tsp -w $n || s=$?; done; tsp -K; exit $s",
+        jobs: JOBS, bin: || of_the_machine(&["tsp"]) },
+    Recipe { page: &["RUN: cudawrap --wait -- ./app"],
+        files: &[("lit.cfg", "import os, lit.formats\nconfig.name = 'jobs'\n\
+            config.test_format = lit.formats.ShTest()\nconfig.suffixes = ['.test']\n\
+            config.environment.update(os.environ)\n")],
+        line: "for n in 0 1 2 3 4 5 6 7; do echo \"RUN: PREFIX $PWD/job $n\" >$n.test; done; \
+            lit -sv -j16 .",
+        jobs: JOBS, bin: || tool("lit") },
+    Recipe { page: &["baseCommand: [cudawrap, --wait, --, ./app]", "`cwltool --parallel`"],
+        files: &[("steps.cwl", "cwlVersion: v1.2\nclass: Workflow\n\
+            requirements: {ScatterFeatureRequirement: {}}\noutputs: []\n\
+            inputs: {number: 'string[]'}\nsteps: {one: {run: tool.cwl, scatter: number, \
+            in: {number: number}, out: []}}\n"),
+            ("in.yaml", "number: ['0', '1', '2', '3', '4', '5', '6', '7']\n")],
+        line: "p='PREFIX'; echo \"{cwlVersion: v1.2, class: CommandLineTool, outputs: [], \
+            inputs: {number: {type: string, inputBinding: {position: 1}}}, \
+            baseCommand: [${p// /, }, $PWD/job]}\" >tool.cwl; \
+            TMPDIR=$PWD cwltool --parallel --preserve-entire-environment steps.cwl in.yaml",
+        jobs: JOBS, bin: || tool("cwltool") },
     Recipe { page: &[r#"export GPU_LEASE_CMD="cudawrap --wait --""#, "`$GPU_LEASE_CMD ./job`"],
         files: &[],
         line: "export GPU_LEASE_CMD='PREFIX'; \
@@ -237,6 +260,30 @@ fn hyperfine_measures_on_one_device() {
     let line = "cudawrap --wait -- hyperfine --runs 3 './job 0'";
     sandbox.shell("bash", line).run().exits(0);
     assert_eq!(sandbox.runs_by_device().len(), 1);
+    sandbox.assert_clean();
+}
+
+/// Without the option its program would not see the device.
+#[test]
+fn cwltool_keeps_the_variable_that_it_is_told_to() {
+    documented("cudawrap -- cwltool --preserve-environment CUDA_VISIBLE_DEVICES tool.cwl");
+    let Some(bin) = tool("cwltool") else { return };
+    let sandbox = node();
+    let job = "#!/bin/sh\necho \"device ${CUDA_VISIBLE_DEVICES:-none}.\"\n";
+    let job = sandbox.file("work/says", job, 0o755);
+    let tool =
+        "{cwlVersion: v1.2, class: CommandLineTool, inputs: {}, outputs: [], baseCommand: JOB}";
+    let tool = tool.replace("JOB", &job.display().to_string());
+    sandbox.file("work/tool.cwl", &tool, 0o644);
+    let keeps = "--preserve-environment CUDA_VISIBLE_DEVICES";
+    for (option, sees) in [("", "device none."), (keeps, "device MIG-")] {
+        let line = format!("cudawrap -- {}/cwltool {option} tool.cwl", bin.display());
+        let outcome = sandbox
+            .shell("bash", &line)
+            .env("TMPDIR", sandbox.text("work"))
+            .run();
+        outcome.exits(0).mentions(sees);
+    }
     sandbox.assert_clean();
 }
 
