@@ -81,7 +81,8 @@ impl Kind {
 
 /// The library that shows processes another clock.
 pub(crate) fn faketime() -> Option<PathBuf> {
-    let places = ["lib/x86_64-linux-gnu", "lib64", "lib"];
+    let debian = format!("lib/{}-linux-gnu", std::env::consts::ARCH);
+    let places = [debian.as_str(), "lib64", "lib"];
     let mut paths = places.map(|place| format!("/usr/{place}/faketime/libfaketime.so.1"));
     let found = paths.iter_mut().find(|path| Path::new(path).is_file());
     found.map(|path| PathBuf::from(&*path))

@@ -153,7 +153,8 @@ fn check_says_whether_the_driver_calls_the_library() {
     sandbox.set_settings("nvml_timeout = '2s'");
     let driver = sandbox.path("lib/libcuda.so.1");
     std::fs::remove_file(&driver).unwrap();
-    if !std::path::Path::new("/usr/lib/x86_64-linux-gnu/libcuda.so.1").exists() {
+    let debian = format!("/usr/lib/{}-linux-gnu", std::env::consts::ARCH);
+    if !std::path::Path::new(&debian).join("libcuda.so.1").exists() {
         finding("there is no libcuda.so.1 here").exits(0);
     }
     if !skip::lacks(&[Need::Tool("cc")]) {
