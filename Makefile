@@ -40,10 +40,10 @@ build: ## the programs, into target/release
 # For RHEL 8 and everything newer, from any machine: needs cargo-zigbuild and zig. Messages of panics name files; with names below the
 # sources, and below cargo's own directory, the programs are the same wherever they are built (tests/reproducible.sh).
 home     = $(or $(CARGO_HOME),$(HOME)/.cargo)
-nameless = --remap-path-prefix\037%s=/cargo\037--remap-path-prefix\037%s=/getgpu
+nameless = --remap-path-prefix\037%s=/getgpu\037--remap-path-prefix\037%s=/cargo
 
 portable:
-	CARGO_ENCODED_RUSTFLAGS="$$(printf -- '$(nameless)' $(call quoted,$(home)) $(call quoted,$(CURDIR)))" \
+	CARGO_ENCODED_RUSTFLAGS="$$(printf -- '$(nameless)' $(call quoted,$(CURDIR)) $(call quoted,$(home)))" \
 	    $(CARGO) zigbuild --release --locked --target $(arch)-unknown-linux-gnu.2.28 $(shipped)
 
 # A simulated 8 x A100 node with 56 MIG devices, real processes, real locks; ends non-zero if anything is not as it should be.

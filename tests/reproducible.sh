@@ -12,12 +12,12 @@ for place in "${places[@]}"; do
     git clone --quiet . "$room/$place"
 done
 for place in "${places[@]}"; do
-    mkdir "$room/$place/home"
+    mkdir "$room/$place.home"
     # Only what a registry gave, and where it is.
     for part in registry config.toml; do
-        [ ! -e "${CARGO_HOME:-$HOME/.cargo}/$part" ] || cp -a "${CARGO_HOME:-$HOME/.cargo}/$part" "$room/$place/home/"
+        [ ! -e "${CARGO_HOME:-$HOME/.cargo}/$part" ] || cp -a "${CARGO_HOME:-$HOME/.cargo}/$part" "$room/$place.home/"
     done
-    CARGO_HOME="$room/$place/home" CARGO_TARGET_DIR="$room/$place/target" make -C "$room/$place" --silent portable
+    CARGO_HOME="$room/$place.home" CARGO_TARGET_DIR="$room/$place/target" make -C "$room/$place" --silent portable
     (cd "$room/$place/target/"*/release && sha256sum getgpu cudawrap create-cudawrap libcudawrap.so) >"$room/$place.sums"
 done
 cat "$room/one.sums"

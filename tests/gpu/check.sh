@@ -12,7 +12,7 @@ programs=$(cd "$1" && pwd)
 refused=
 if [ -z "${UNDER_LEASE_FOR_CHECK-}" ]; then
     if refused=$("$programs/cudawrap" -- true 2>&1 >/dev/null); then
-        exec env UNDER_LEASE_FOR_CHECK=1 "$programs/cudawrap" -- bash "$0" "$@"
+        exec env UNDER_LEASE_FOR_CHECK=1 "$programs/cudawrap" --wait=10m -- bash "$0" "$@"
     fi
 fi
 leased=${CUDA_VISIBLE_DEVICES-}
@@ -25,7 +25,7 @@ exclusive=
 end() {
     for pid in ${started[@]+"${started[@]}"}; do kill -9 "$pid" 2>/dev/null; done
     [ -z "$exclusive" ] || nvidia-smi -i "$exclusive" -c DEFAULT >/dev/null 2>&1
-    GETGPU_LOCK=$room/lock getgpu --release-all -q 2>/dev/null
+    GETGPU_LOCK=$room/lock/lock getgpu --release-all -q 2>/dev/null
     rm -rf "$room"
 }
 trap end EXIT

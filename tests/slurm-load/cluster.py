@@ -115,9 +115,10 @@ def start(root, environment, nodes):
     for _ in range(150):
         idle = subprocess.run(["sinfo", "-h", "-N", "-t", "idle", "-o", "%N"], env=environment, capture_output=True, text=True)
         if set(idle.stdout.split()) == set(nodes):
-            break
+            return daemons
         time.sleep(0.2)
-    return daemons
+    stop(root, daemons, nodes)
+    sys.exit(f"slurm-load: of {', '.join(nodes)} only these are idle: {idle.stdout.split()}")
 
 
 def stop(root, daemons, nodes):

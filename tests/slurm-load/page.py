@@ -60,7 +60,7 @@ def configure(root, target):
 def check(lines, environment):
     """Runs the lines of the page; the first sets a variable that the others use."""
     kinds = [("MIG-", 2), ("GPU-", 4), ("GPU-", 1)]
-    wrong = 0
+    wrong = int(len(lines) < len(kinds) + 3)
     for number, line in enumerate(lines[1:]):
         command = line.split("  #")[0].replace("./app", "true").replace("srun ", "srun -Q ", 1)
         ran = subprocess.run(["bash", "-c", f"{lines[0]}\n{command}"], env=environment, cwd="/tmp", capture_output=True, text=True)

@@ -233,9 +233,11 @@ def verdict(form, said, known, syslog):
         return "WRONG", "more programs on a device than others of the job need"
     # A step that asks for no GPU may use its job's or none.
     asks_for_none = "--gres=none" in (form[2] or "")
+    why = reason(said, syslog)
+    if not said or "never started" in said or not (ran or why or "NODEVICE" in said):
+        return "WRONG", "nothing ran at all"
     if len(ran) == programs or (asks_for_none and not ran):
         return "right", ""
-    why = reason(said, syslog)
     if not ran and why:
         return "refused", why
     return "WRONG", f"{len(ran)} of {programs} ran: {why or 'nothing said'}"

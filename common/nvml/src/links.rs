@@ -43,8 +43,7 @@ pub(super) fn links(
         match places.iter().position(|place| *place == Some(remote)) {
             Some(at) => direct[at] += 1,
             // A GPU that is not asked for, or the processor, connects none of them.
-            None if raw::leads_to_switch(nvml, &own, link).unwrap_or(false) => switched += 1,
-            None => {}
+            None => switched += u32::from(raw::leads_to_switch(nvml, &own, link)),
         }
     }
     let pairs = direct.into_iter().zip(levels);

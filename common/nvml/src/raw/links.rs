@@ -47,14 +47,16 @@ pub(crate) fn link_remote_place(
     Ok(place_in(&info))
 }
 
-/// nvmlDeviceGetNvLinkRemoteDeviceType: whether an NVSwitch is at the other end of an NVLink.
-pub(crate) fn leads_to_switch(nvml: &Nvml, gpu: &Device<'_>, link: u32) -> Result<bool, Fault> {
-    let call = symbol!(nvml, nvmlDeviceGetNvLinkRemoteDeviceType)?;
+/// nvmlDeviceGetNvLinkRemoteDeviceType: whether an NVSwitch is at the other end of an NVLink. So it is
+/// taken to be by a driver that has no such call.
+pub(crate) fn leads_to_switch(nvml: &Nvml, gpu: &Device<'_>, link: u32) -> bool {
+    let Ok(call) = symbol!(nvml, nvmlDeviceGetNvLinkRemoteDeviceType) else {
+        return true;
+    };
     let mut kind: c_uint = 0;
     // SAFETY: a handle, a number, and a place for one enum, which is an unsigned int.
     let code = unsafe { call(gpu.handle(), link, &raw mut kind) };
-    check("DeviceGetNvLinkRemoteDeviceType", code)?;
-    Ok(kind == SWITCH)
+    check("DeviceGetNvLinkRemoteDeviceType", code).is_ok() && kind == SWITCH
 }
 
 /// nvmlDeviceGetNvLinkState: whether a link of a GPU is active.

@@ -1,7 +1,6 @@
 //! `--list --from`: the listings of several hosts as one table. Each is the JSON that `getgpu --list
 //! --json` printed there, on one line, as ssh, pdsh or clush bring it. This host is not asked.
 
-use std::collections::BTreeMap;
 use std::fs::File;
 use std::io::{ErrorKind, Read};
 use std::path::{Path, PathBuf};
@@ -41,26 +40,31 @@ struct ToldSilent {
 }
 
 /// Shows the listings in these files; `-` is standard input. Of a host that comes twice the newest counts,
-/// and a line that is no listing is told beside the others.
+/// and what is no listing is told beside the others.
 ///
 /// # Errors
 ///
-/// A file cannot be read, is too large or has no listing.
+/// A file cannot be read or is too large, or no file has a listing.
 pub fn show(files: &[PathBuf], options: &GetgpuOptions) -> Result<(), Failure> {
-    let (mut newest, mut problems) = (BTreeMap::<String, Document>::new(), Vec::new());
+    let (mut hosts, mut problems) = (Vec::<Document>::new(), Vec::new());
     for file in files {
         let name = file.display().to_string();
         let text = read(file).map_err(|error| unreadable(&name, &reason(&error)))?;
-        let (documents, wrong) = documents(&text).map_err(|why| unreadable(&name, &why))?;
+        let (documents, wrong) = documents(&text);
         problems.extend(wrong.iter().map(|why| format!("--from {name}: {why}")));
         for document in documents {
-            let known = newest.get(&document.host);
-            if known.is_none_or(|known| known.time <= document.time) {
-                newest.insert(document.host.clone(), document);
+            match hosts.iter_mut().find(|known| known.is_same_host(&document)) {
+                Some(known) if known.time <= document.time => *known = document,
+                Some(_) => {}
+                None => hosts.push(document),
             }
         }
     }
-    let hosts: Vec<Document> = newest.into_values().collect();
+    if hosts.is_empty() {
+        let first = problems.into_iter().next().unwrap_or_default();
+        return Err(Failure::new(Kind::Usage, first).hint(HINT));
+    }
+    hosts.sort_by(|one, other| one.host.cmp(&other.host));
     problems.extend(hosts.iter().flat_map(problems_of));
     let waiting = hosts
         .iter()
@@ -81,9 +85,20 @@ pub fn show(files: &[PathBuf], options: &GetgpuOptions) -> Result<(), Failure> {
     Ok(())
 }
 
+const HINT: &str = "a line for each host, as `ssh HOST getgpu --list --json` prints it";
+
 fn unreadable(file: &str, why: &str) -> Failure {
-    Failure::new(Kind::Usage, format!("--from {file}: {why}"))
-        .hint("a line for each host, as `ssh HOST getgpu --list --json` prints it")
+    Failure::new(Kind::Usage, format!("--from {file}: {why}")).hint(HINT)
+}
+
+impl Document {
+    /// Whether this is an earlier or later listing of a host, and not that of another one of its name,
+    /// which has other devices.
+    fn is_same_host(&self, other: &Self) -> bool {
+        let has = |row: &Row| self.devices.iter().any(|own| own.uuid == row.uuid);
+        let is_empty = self.devices.is_empty() || other.devices.is_empty();
+        self.host == other.host && (is_empty || other.devices.iter().any(has))
+    }
 }
 
 fn read(file: &Path) -> std::io::Result<String> {
@@ -101,7 +116,7 @@ fn read(file: &Path) -> std::io::Result<String> {
 
 /// The listings of a text. What stands before one on its line is the name that pdsh and clush put
 /// there; lines without one are left out, if there is any. Beside them what is wrong with other lines.
-fn documents(text: &str) -> Result<(Vec<Document>, Vec<String>), String> {
+fn documents(text: &str) -> (Vec<Document>, Vec<String>) {
     let (mut documents, mut wrong) = (Vec::new(), Vec::new());
     for (number, line) in (1..).zip(text.lines()) {
         let Some(begin) = line.find('{') else {
@@ -117,11 +132,10 @@ fn documents(text: &str) -> Result<(Vec<Document>, Vec<String>), String> {
             }
         }
     }
-    if documents.is_empty() {
-        let first = wrong.into_iter().next();
-        return Err(first.unwrap_or_else(|| "no listing".to_owned()));
+    if documents.is_empty() && wrong.is_empty() {
+        wrong.push("no listing".to_owned());
     }
-    Ok((documents, wrong))
+    (documents, wrong)
 }
 
 fn rows(host: Document) -> impl Iterator<Item = Row> {
@@ -166,7 +180,7 @@ mod tests {
     fn a_line_is_a_listing_behind_whatever_name_a_tool_puts_there() {
         let document = r#"{"schema":1,"host":"a01","time":1,"waiting":2,"devices":[],"later":{}}"#;
         let text = format!("---\na01: {document}\n{document}\n");
-        assert_eq!(documents(&text).unwrap().0.len(), 2);
+        assert_eq!(documents(&text).0.len(), 2);
         for (text, why) in [
             ("", "no listing"),
             ("ssh: connect to host a01 port 22: refused\n", "no listing"),
@@ -175,8 +189,8 @@ mod tests {
                 "line 1 is no listing: missing field `time`",
             ),
         ] {
-            let found = documents(text).map(|(all, _)| all.len()).unwrap_err();
-            assert!(found.starts_with(why), "{found}");
+            let (found, wrong) = documents(text);
+            assert!(found.is_empty() && wrong == [why], "{wrong:?}");
         }
     }
 }

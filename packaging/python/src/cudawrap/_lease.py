@@ -1,7 +1,6 @@
 """A device for this process: reserved by getgpu until it is released or the process exits, however it exits.
 
-The reservation is `getgpu --hold=PID` under a tag that no other lease has, so that releasing it gives up nothing else, and
-that a program which this process executes next asks for again.
+The reservation is `getgpu --hold=PID` under a tag that no other lease has, so that releasing it gives up nothing else.
 """
 
 from __future__ import annotations
@@ -11,6 +10,7 @@ import contextlib
 import contextvars
 import itertools
 import os
+import secrets
 import shlex
 import threading
 from collections.abc import Sequence
@@ -177,7 +177,8 @@ def lease(
     if env and _cuda.forkserver_runs():
         raise CudaInitialized(
             f"the forkserver of multiprocessing runs already, so the workers that it forks have no {VISIBLE} of this lease",
-            "call cudawrap.lease() before the first worker starts, or in each worker",
+            "call cudawrap.lease() before the first worker starts, or in each worker; for a program that needs the device"
+            " alone: cudawrap.run()",
         )
     words = choosing(count, share, min_memory, profile, wait, gpu, policy, model)
     words += ["--ignore-grant"] if ignore_grant else []
@@ -209,7 +210,7 @@ def visible() -> str | None:
 
 def reserve(words: Sequence[str], environment: dict[str, str]) -> tuple[str, dict[str, str]]:
     """Reserves for this process what `words` choose; gives the tag and the variables for a program."""
-    tag = f"python-{_identity()}-{next(_numbers)}"
+    tag = f"python-{os.getpid()}-{next(_numbers)}-{secrets.token_hex(4)}"
     hold = ["--as-lease", f"--hold={os.getpid()}", f"--tag={tag}", "--format=task"]
     try:
         return tag, _exports(_programs.getgpu([*hold, *words], environment, wants_output=True))
@@ -219,19 +220,6 @@ def reserve(words: Sequence[str], environment: dict[str, str]) -> tuple[str, dic
         # An interrupt: getgpu may have been killed after it had reserved and before it could say so.
         release(tag)
         raise
-
-
-def _identity() -> str:
-    """Of this process alone: its pid, when it started, and its pid namespace.
-
-    All of them stay when it executes a program anew (os.execv), so that this one's first lease is under the tag of the
-    first lease before, and getgpu gives the same devices again.
-    """
-    with contextlib.suppress(OSError), open("/proc/self/stat", "rb") as stat:
-        # The fields behind the name (proc(5)), which may have blanks itself; the 22nd of all is the start.
-        started = int(stat.read().rpartition(b")")[2].split()[19])
-        return f"{os.getpid()}-{started}-{os.stat('/proc/self/ns/pid').st_ino}"
-    return f"{os.getpid()}-{os.urandom(8).hex()}"
 
 
 def _exports(text: str) -> dict[str, str]:

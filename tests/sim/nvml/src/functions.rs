@@ -15,6 +15,8 @@ pub fn exists(version: Version, function: &str) -> bool {
         "nvmlSystemGetConfComputeGpusReadyState" | "nvmlDeviceGetConfComputeMemSizeInfo" => {
             version >= Version(535, 43, 0)
         }
+        // 460.106 does not have it, 470.256 does.
+        "nvmlDeviceGetNvLinkRemoteDeviceType" => version >= Version(470, 0, 0),
         // 535.274 does not have it, 550.54 does.
         "nvmlDeviceGetNumaNodeId" => version >= Version(550, 0, 0),
         "nvmlDeviceGetGpuFabricInfoV" => version >= Version(550, 0, 0),

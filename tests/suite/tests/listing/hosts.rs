@@ -80,15 +80,25 @@ fn a_line_that_is_no_listing_loses_no_other_host() {
     ];
     let sandbox = Sandbox::new("none");
     sandbox.file("work/all", &listings.concat(), 0o644);
-    let script = "{ printf '\\377\\n'; cat all; } | getgpu --list --from -";
+    sandbox.file("work/down", "", 0o644);
+    let script = "{ printf '\\377\\n'; cat all; } | getgpu --list --from - --from down";
     let shown = sandbox.shell("bash", script).run();
-    shown.exits(0);
-    shown.says(&["getgpu: --from -: line 3 is no listing: EOF while parsing a string"]);
+    shown.exits(0).says(&[
+        "getgpu: --from -: line 3 is no listing: EOF while parsing a string",
+        "getgpu: --from down: no listing",
+    ]);
     let rows = |host: &str| {
         let lines = shown.stdout.lines();
         lines.filter(|line| line.starts_with(host)).count()
     };
     assert_eq!((rows("a01 "), rows("a02 "), rows("a03")), (4, 4, 0));
+    // Another host of that name.
+    let again = of_host(&nodes[1], "a01") + &of_host(&nodes[0], "a01");
+    sandbox.file("work/all", &again, 0o644);
+    let shown = sandbox.ask("--list --from all");
+    shown.exits(0);
+    let lines = shown.stdout.lines();
+    assert_eq!(lines.filter(|line| line.starts_with("a01 ")).count(), 8);
 }
 
 #[test]
