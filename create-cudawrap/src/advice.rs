@@ -39,7 +39,7 @@ pub fn of_argv0(directory: &Path, name: &OsStr) -> Option<String> {
     (looks && !is_set).then(|| {
         let name = name.to_string_lossy();
         format!(
-            "it may look for its files by its own name: if it does not find them, set [program.\"{name}\"] argv0 = \"file\" in config.toml"
+            "it may look for its files by its own name: if it does not find them, set argv0 = \"file\" below [program.\"{name}\"] in config.toml"
         )
     })
 }
@@ -64,7 +64,7 @@ pub fn of_count(name: &OsStr) -> Option<String> {
     let is_set = settings(name).is_some_and(|settings| settings.count_all);
     (divides && !is_set).then(|| {
         format!(
-            "it has one of the devices that CUDA_VISIBLE_DEVICES names: if it divides several itself, set [program.\"{text}\"] count = \"all\" in config.toml"
+            "it has one of the devices that CUDA_VISIBLE_DEVICES names: if it divides several itself, set count = \"all\" below [program.\"{text}\"] in config.toml"
         )
     })
 }
@@ -91,7 +91,7 @@ pub fn of_pipeline(name: &OsStr) -> Option<String> {
     let waits = settings(name).is_some_and(|settings| settings.wait != Wait::NO);
     (is_part && !waits).then(|| {
         format!(
-            "it ends with status 75 if no device is free: for pipelines, set [program.\"{text}\"] wait = \"12h\" in config.toml"
+            "it ends with status 75 if no device is free: for pipelines, set wait = \"12h\" below [program.\"{text}\"] in config.toml"
         )
     })
 }

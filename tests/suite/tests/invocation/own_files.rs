@@ -96,7 +96,7 @@ fn create_cudawrap_names_the_parts_of_pipelines_that_wait() {
         command.env("XDG_STATE_HOME", sandbox.path("state")).run()
     };
     let told = create("@/fsl/eddy_cuda10.2");
-    let wait = "set [program.\"eddy_cuda10.2\"] wait = \"12h\"";
+    let wait = "set wait = \"12h\" below [program.\"eddy_cuda10.2\"]";
     told.exits(0).mentions(wait);
     let told = create("@/fsl/eddy");
     told.exits(0).mentions("undo this, and wrap eddy_cuda*");
@@ -120,9 +120,10 @@ fn create_cudawrap_tells_of_programs_that_look_for_their_files() {
         let command = sandbox.words(&format!("create-cudawrap {words}"));
         command.env("XDG_STATE_HOME", sandbox.path("state")).run()
     };
-    let hint =
-        |name: &str| format!("it does not find them, set [program.\"{name}\"] argv0 = \"file\"");
-    let several = "divides several itself, set [program.\"gmx\"] count = \"all\"";
+    let hint = |name: &str| {
+        format!("it does not find them, set argv0 = \"file\" below [program.\"{name}\"]")
+    };
+    let several = "divides several itself, set count = \"all\" below [program.\"gmx\"]";
     let told = create("@/tree/bin/gmx");
     told.exits(0).mentions(&hint("gmx")).mentions(several);
     create("@/plain/python3.9")
