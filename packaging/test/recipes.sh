@@ -59,7 +59,7 @@ easybuild() {
     "${eb[@]}" --check-style "$recipe"
     "${eb[@]}" -D "$recipe"
     # Its own build step, with a cargo that does nothing, so that the archive needs no sources: an installation, its checks and its modulefile.
-    tar -czf "$room/sources/getgpu-0.1.0.tar.gz" --transform 's|^|getgpu-0.1.0/|' Makefile Cargo.toml ./*.md docs common/README.md tests/*.md packaging/README.md packaging/python LICENSE-* etc man completions
+    tar -czf "$room/sources/getgpu-0.1.0.tar.gz" --transform 's|^|getgpu-0.1.0/|S' Makefile Cargo.toml ./*.md docs common/README.md tests/*.md packaging/README.md packaging/python LICENSE-* etc man completions
     "${eb[@]}" --sourcepath="$room/sources" --filter-deps=Rust --try-amend=buildopts='build CARGO=true' \
         --try-amend=installopts="prefix=%(installdir)s sysconfdir=%(installdir)s/etc programs=$programs" "$recipe"
     must [ -x "$room/easybuild/software/getgpu/0.1.0/bin/cudawrap" ]
