@@ -1,7 +1,10 @@
 //! The GPU instances of a node as its driver shows them in /proc, without NVML and without touching a
 //! GPU: on a node of whole GPUs that saves a look at each of them.
 
-use std::io::{self, ErrorKind::NotADirectory, ErrorKind::NotFound};
+use std::io::{
+    self,
+    ErrorKind::{NotADirectory, NotFound},
+};
 use std::path::Path;
 
 /// Whether the driver shows that no GPU of the node has a GPU instance, and so no MIG device. False

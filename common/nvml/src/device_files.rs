@@ -96,7 +96,7 @@ fn minor_in(text: &str) -> Option<u32> {
 
 fn gpu_nodes() -> impl Iterator<Item = PathBuf> {
     let entries = std::fs::read_dir("/dev").into_iter().flatten().flatten();
-    // The name is asked first: /dev has hundreds of others, whose paths nobody needs.
+    // A path is made for GPUs only, since /dev has hundreds of other entries.
     let gpus = entries.filter(|entry| is_gpu_node(&entry.file_name()));
     gpus.map(|entry| entry.path())
 }

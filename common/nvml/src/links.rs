@@ -1,5 +1,6 @@
 //! How a GPU is connected with others: NVLinks (nvmlDeviceGetNvLinkState, the PCI place and the kind of
-//! what is behind each) and the way over PCIe (nvmlDeviceGetTopologyCommonAncestor). What is not told is as if there were none.
+//! what is behind each) and the way over PCIe (nvmlDeviceGetTopologyCommonAncestor). What is not told is
+//! as if there were none.
 
 use super::fault::Fault;
 use super::raw;

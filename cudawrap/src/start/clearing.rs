@@ -8,9 +8,12 @@ use std::path::Path;
 
 use getgpu_model::Diag;
 
-/// A program that clears the environment: its name, the arguments of which one makes it do so
-/// (empty: it always does), and the order of words that works.
-const CLEARING: &[(&str, &[&str], &str)] = &[
+/// A program's name, the arguments of which one makes it do what its table is for (empty: it always
+/// does), and the order of words that works.
+type Case = (&'static str, &'static [&'static str], &'static str);
+
+/// Programs that clear the environment.
+const CLEARING: &[Case] = &[
     ("tox", &[], "in tox.ini: commands = cudawrap -- pytest"),
     ("sudo", &[], "sudo -u USER cudawrap -- ./app"),
     ("su", &[], "su USER -c 'cudawrap -- ./app'"),
@@ -49,9 +52,8 @@ const CLEARING: &[(&str, &[&str], &str)] = &[
     ),
 ];
 
-/// A program that hands a job to a server, which has neither the variable nor the lease, in the
-/// same form.
-const HANDING_ON: &[(&str, &[&str], &str)] = &[
+/// Programs that hand a job to a server, which has neither the variable nor the lease.
+const HANDING_ON: &[Case] = &[
     ("at", &[], "echo 'cudawrap -- ./app' | at now"),
     ("batch", &[], "echo 'cudawrap -- ./app' | batch"),
     ("pueue", &["add"], "pueue add -- 'cudawrap --wait -- ./app'"),
@@ -88,24 +90,32 @@ fn order_of_handing_on<'w>(
     name: &str,
     mut words: impl Iterator<Item = &'w str> + Clone,
 ) -> Option<&'static str> {
-    let (_, needs, order) = HANDING_ON.iter().find(|(known, ..)| *known == name)?;
-    let stays = name == "systemd-run" && words.clone().any(|word| word == "--scope");
-    let hands = needs.is_empty() || words.any(|word| needs.contains(&word));
-    (hands && !stays).then_some(*order)
+    let order = order_in(HANDING_ON, name, words.clone())?;
+    let stays = name == "systemd-run" && words.any(|word| word == "--scope");
+    (!stays).then_some(order)
 }
 
 /// The order that works, if a program of this name clears the environment. A container that is
 /// given the variable or the device by name has it.
 fn order<'w>(name: &str, mut words: impl Iterator<Item = &'w str> + Clone) -> Option<&'static str> {
-    let (_, needs, order) = CLEARING.iter().find(|(known, ..)| *known == name)?;
+    let order = order_in(CLEARING, name, words.clone())?;
     let passes = ["CUDA_VISIBLE_DEVICES", "device=", "nvidia.com/gpu="];
-    let is_passed = words.clone().any(|word| {
+    let is_passed = words.any(|word| {
         passes.iter().any(|pass| word.contains(pass))
             || (name == "sudo" && keeps_all(word))
             || word == "--preserve-entire-environment"
     });
-    let clears = needs.is_empty() || words.any(|word| needs.contains(&word));
-    (clears && !is_passed).then_some(*order)
+    (!is_passed).then_some(order)
+}
+
+/// The order of words in a table for a program of this name.
+fn order_in<'w>(
+    table: &[Case],
+    name: &str,
+    mut words: impl Iterator<Item = &'w str>,
+) -> Option<&'static str> {
+    let (_, needs, order) = table.iter().find(|(known, ..)| *known == name)?;
+    (needs.is_empty() || words.any(|word| needs.contains(&word))).then_some(*order)
 }
 
 /// Whether it is the option of sudo that keeps the environment, among others in one word or not.

@@ -47,8 +47,8 @@ pub(crate) fn link_remote_place(
     Ok(place_in(&info))
 }
 
-/// nvmlDeviceGetNvLinkRemoteDeviceType: whether an NVSwitch is at the other end of an NVLink. So it is
-/// taken to be by a driver that has no such call.
+/// nvmlDeviceGetNvLinkRemoteDeviceType: whether an NVSwitch is at the other end of an NVLink. True also
+/// where the driver has no such call (before 470).
 pub(crate) fn leads_to_switch(nvml: &Nvml, gpu: &Device<'_>, link: u32) -> bool {
     let Ok(call) = symbol!(nvml, nvmlDeviceGetNvLinkRemoteDeviceType) else {
         return true;
