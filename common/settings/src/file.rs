@@ -114,7 +114,9 @@ impl File {
                 let text = format!("{}: cannot be read: {}", path.display(), reason(&error));
                 let failure = Failure::new(Kind::Usage, text);
                 return Err(match error.kind() {
-                    io::ErrorKind::NotFound => failure.hint("unset GETGPU_CONFIG, or write that file"),
+                    io::ErrorKind::NotFound => {
+                        failure.hint("unset GETGPU_CONFIG, or write that file")
+                    }
                     _ => failure,
                 });
             }

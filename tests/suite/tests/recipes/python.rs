@@ -196,7 +196,10 @@ fn each_user_of_a_jupyterhub_has_one_device() {
             panic!("{users:?}");
         };
         assert!(ana != ben && ana.starts_with("GPU-"), "{users:?}");
-        assert_eq!((of_ana, of_ben), (&vec![ana.clone(); 2], &vec![ben.clone(); 2]));
+        assert_eq!(
+            (of_ana, of_ben),
+            (&vec![ana.clone(); 2], &vec![ben.clone(); 2])
+        );
     }
 }
 
