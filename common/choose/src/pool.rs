@@ -319,7 +319,10 @@ impl Filter {
     }
 
     /// The devices of the pool, in the order of the inventory.
-    pub fn pool<'a>(&self, inventory: &'a Inventory) -> impl Iterator<Item = &'a Device> + use<'a> {
+    pub fn pool<'a>(
+        &self,
+        inventory: &'a Inventory,
+    ) -> impl Iterator<Item = &'a Device> + Clone + use<'a> {
         let sorted = self.classify(inventory);
         inventory
             .devices

@@ -14,7 +14,6 @@ use getgpu_settings::DeviceNames;
 use crate::bind::CpuNeighbours;
 use crate::call::CudawrapCall;
 use crate::lease::helper;
-use crate::lease::together::{check_first_mig, check_instances, check_together};
 use crate::ranks::{Rank, apply_rank, waiting};
 use crate::visible;
 
@@ -149,7 +148,7 @@ pub(super) fn free_on<'s>(
             let devices = granted(&request, &inventory);
             check_open(call, &devices)?;
             if !request.count_all {
-                check_together(&devices, &inventory)?;
+                inventory.check_together(devices.len(), devices.iter())?;
             }
             if let [only] = devices.as_slice() {
                 tell_of_excluded(call, &request, only);
@@ -166,7 +165,7 @@ pub(super) fn free_on<'s>(
             };
             let Served::Taken(taken) = queueing.wait(at, &request, &mut node, &mut Nameless)?;
             let inventory = node.known().unwrap_or_default();
-            check_together(&devices_of(&taken.parts), &inventory)?;
+            inventory.check_together(taken.parts.len(), taken.devices())?;
             Devices::Free(taken)
         }
     };
@@ -271,10 +270,7 @@ impl Observer for Together<'_> {
         if count < 2 || pool.len() < count {
             return Ok(());
         }
-        let whole = pool.iter().filter(|device| device.slot.is_none()).count();
-        check_first_mig(count.saturating_sub(whole), inventory)?;
-        let together = getgpu_model::usable_together(pool.iter().copied());
-        check_instances(count, together, inventory)
+        inventory.check_together(count, pool.iter().copied())
     }
 
     fn picked(
@@ -283,7 +279,7 @@ impl Observer for Together<'_> {
         picked: &[Part],
         inventory: &Inventory,
     ) -> Result<(), Failure> {
-        check_together(&devices_of(picked), inventory)
+        inventory.check_together(picked.len(), picked.iter().map(|part| &part.device))
     }
 
     fn hint(&self, obstacle: Obstacle) -> String {
@@ -302,10 +298,6 @@ impl Observer for Together<'_> {
             }
         }
     }
-}
-
-fn devices_of(parts: &[Part]) -> Vec<Device> {
-    parts.iter().map(|part| part.device.clone()).collect()
 }
 
 pub fn uuids<'d>(devices: impl IntoIterator<Item = &'d Device>) -> Vec<Uuid> {

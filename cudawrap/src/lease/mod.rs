@@ -10,7 +10,6 @@ pub mod launch;
 pub mod leased;
 pub mod named;
 mod others;
-mod together;
 
 use std::os::fd::{AsRawFd, OwnedFd, RawFd};
 

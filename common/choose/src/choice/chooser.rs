@@ -156,25 +156,21 @@ impl Chooser<'_, '_> {
 
     /// Claims as many devices as are wanted; false if too few are free.
     fn pick_all(&mut self, probe: &OfdLock, round: &mut Round<'_>) -> Result<bool, Failure> {
-        let (patience, pause) = if self.request.filter.share.is_some() {
-            (SHARE_PATIENCE, Duration::from_micros(100))
-        } else {
-            (PATIENCE, Duration::from_millis(2))
-        };
         let began = run_clock::now();
+        let patience = if self.request.filter.share.is_some() {
+            (began, SHARE_PATIENCE, Duration::from_micros(100))
+        } else {
+            (began, PATIENCE, Duration::from_millis(2))
+        };
         while round.picked.len() < self.request.count {
             let known = round.rejected.len();
-            match self.pick_one(probe, round)? {
+            // Others are deciding about these: a call that gives way leaves one of them free.
+            match device_claim::past_tentative(patience, || self.pick_one(probe, round))? {
                 // Without one of them another set is connected best.
                 Offer::Available(()) if round.links.is_some() && round.rejected.len() > known => {
                     round.picked.clear();
                 }
                 Offer::Available(()) => {}
-                // Others are deciding about these: a call that gives way leaves one of
-                // them free.
-                Offer::Rejected(Rejected::Tentative) if run_clock::since(began) < patience => {
-                    run_clock::sleep(pause);
-                }
                 Offer::Rejected(_) if round.links.is_some() => {
                     // Where none of a set was refused for good, any will do.
                     round.links.take_if(|_| round.rejected.len() == known);

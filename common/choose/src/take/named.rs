@@ -9,7 +9,7 @@ use super::in_use::InUse;
 use super::kind::{TakeKind, Way};
 use super::taken::{Got, Part, Taken};
 use crate::choice::device_claim;
-use crate::choice::offer::{Offer, Rejected};
+use crate::choice::offer::Offer;
 use crate::ownership::{Basis, Cover};
 use crate::pool::Portion;
 use crate::request::{Granted, Owned};
@@ -355,17 +355,13 @@ impl NamedDevice<'_> {
     /// Claims a share of the units that this process owns, or else of the units that others leave
     /// free. Tries again while other calls hold tentative claims there.
     fn part(&self) -> Result<Option<Claim>, Failure> {
-        let (lock_file, began) = (self.all.lock_file, run_clock::now());
-        loop {
-            let side = Side::Lease;
-            match device_claim::claim(lock_file, self.probe, side, self.request, self.device)? {
-                Offer::Available(claim) => return Ok(Some(claim)),
-                Offer::Rejected(Rejected::Tentative) if run_clock::since(began) < PATIENCE => {
-                    run_clock::sleep(PAUSE);
-                }
-                Offer::Rejected(_) => return Ok(None),
-            }
-        }
+        let (lock_file, side) = (self.all.lock_file, Side::Lease);
+        let claim = || device_claim::claim(lock_file, self.probe, side, self.request, self.device);
+        let patience = (run_clock::now(), PATIENCE, PAUSE);
+        Ok(match device_claim::past_tentative(patience, claim)? {
+            Offer::Available(claim) => Some(claim),
+            Offer::Rejected(_) => None,
+        })
     }
 
     /// Claims a share of the units that no lease has, past the reservation of this user.

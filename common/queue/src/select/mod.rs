@@ -151,13 +151,14 @@ impl Selection<'_, '_> {
             let inventory = self.inventory()?;
             let request =
                 queue::past_stopped_keeper(self.lock_file, probe, self.request, &inventory)?;
-            let mut selection = Selection {
-                node: &mut *self.node,
-                request: &request,
-                ..*self
-            };
-            let left_alone = selection.ignored_by_stalled_head(probe, &inventory)?;
+            let pool = request.filter.pool(&inventory);
+            let left_alone = queue::stalled_head::left_alone(probe, &request, pool)?;
             if !left_alone.is_empty() {
+                let mut selection = Selection {
+                    node: &mut *self.node,
+                    request: &request,
+                    ..*self
+                };
                 return selection.choose(probe, Some(&left_alone), observer);
             }
         }
@@ -165,24 +166,6 @@ impl Selection<'_, '_> {
             failure: queue::taken_by(ahead).hint(observer.hint(Obstacle::Queue)),
             rejected: Vec::new(),
         }))
-    }
-
-    /// Devices that are free and that the head of the queue does not look at, since it is
-    /// stopped: as many as are wanted, or none.
-    fn ignored_by_stalled_head(
-        &self,
-        probe: &OfdLock,
-        inventory: &Inventory,
-    ) -> Result<Vec<Uuid>, Failure> {
-        queue::stalled_head::alone(
-            || queue::head(probe, self.request.queue()),
-            || {
-                let pool = self.request.filter.pool(inventory);
-                Ok(queue::availability(probe, self.request, pool)?.free)
-            },
-            self.request.count,
-            queue::stalled_head::ALONE,
-        )
     }
 
     /// Chooses among all devices, or among `only` these; else why there are none.

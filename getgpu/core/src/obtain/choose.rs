@@ -6,9 +6,7 @@ use std::rc::Rc;
 
 use getgpu_choose::{Chooser, Decision, Granted, Owned, Part, Rejected, Taken};
 use getgpu_lock::{HolderProcess, OfdLock, Side};
-use getgpu_model::{
-    Detail, Device, Failure, Inventory, usable_together, visible::has_several_models,
-};
+use getgpu_model::{Detail, Device, Failure, Inventory, visible::has_several_models};
 use getgpu_queue::{At, Observer, Obstacle, Queueing, Selected, Selection, Served};
 
 use crate::call::GetgpuCall;
@@ -89,22 +87,11 @@ pub fn wait_in_queue(
     Ok(served)
 }
 
-/// Says how many of the devices one program can use.
+/// Says which of the devices one program cannot use.
 fn warn_of_unusable(call: &GetgpuCall<'_>, taken: &Taken, inventory: Option<&Inventory>) {
-    let mig = taken
-        .devices()
-        .filter(|device| device.slot.is_some())
-        .count();
-    if mig > 1 && inventory.is_some_and(Inventory::first_mig_only) {
-        call.diag.warn(
-            "with this driver (before 570) a CUDA program sees only the first of several MIG devices",
-        );
-    }
-    let (together, all) = (usable_together(taken.devices()), taken.parts.len());
-    if together < all && inventory.is_some_and(Inventory::one_per_gpu_instance) {
-        call.diag.warn(&format!(
-            "a CUDA program sees only {together} of these {all} devices: one compute instance of each GPU instance"
-        ));
+    let together = inventory.map(|known| known.check_together(taken.parts.len(), taken.devices()));
+    if let Some(Err(unusable)) = together {
+        call.diag.warn(&unusable.message);
     }
 }
 
