@@ -7,26 +7,28 @@ use nix::sys::resource::{Resource, getrlimit};
 use crate::Progress;
 use crate::progress::Standing;
 use crate::tolerance::{Limit, Tolerance};
-use getgpu_ask::gpu_bus;
+use getgpu_ask::{Node, gpu_bus};
 use getgpu_linux::run_clock;
 use getgpu_model::{Diag, Failure, Kind, quantity};
-use getgpu_settings::{Settings, Wait};
+use getgpu_settings::Wait;
 
-/// Looks, and looks again while NVML fails, as long as the settings say to wait.
+/// Looks at the node in a session that has ended when this returns, and looks again while NVML
+/// fails, as long as the settings say to wait.
 ///
 /// # Errors
 ///
 /// That of the last look.
-pub fn outlast<T>(
-    settings: &Settings,
+pub fn outlast<'s, T>(
+    node: &mut Node<'s>,
     diag: &Diag,
-    mut look: impl FnMut() -> Result<T, Failure>,
+    mut look: impl FnMut(&mut Node<'s>) -> Result<T, Failure>,
 ) -> Result<T, Failure> {
+    let settings = node.settings();
     let (Wait(time), began) = (settings.longest_wait(), run_clock::now());
     let limit = time.map_or(Limit::None, |_| Limit::Set);
     let (mut tolerance, mut progress) = (Tolerance::default(), None);
     let result = loop {
-        let failure = match look() {
+        let failure = match node.ask(&mut look) {
             Err(failure) if settings.longest_wait() != Wait::NO && may_pass(&failure) => failure,
             other => break other,
         };

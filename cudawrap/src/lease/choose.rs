@@ -13,7 +13,6 @@ use getgpu_settings::DeviceNames;
 
 use crate::bind::CpuNeighbours;
 use crate::call::CudawrapCall;
-use crate::lease::helper;
 use crate::ranks::{Rank, apply_rank, waiting};
 use crate::visible;
 
@@ -40,19 +39,9 @@ pub enum Devices {
     Named(Vec<Device>),
 }
 
-/// The devices that a program is to have that was started by cudawrap's own name.
-pub fn choose(call: &CudawrapCall<'_>, asked: Asked) -> Result<Choice, Failure> {
-    // A grant of one MIG device, given by its full UUID: nothing to choose, so neither
-    // NVML nor reservations are asked.
-    match by_uuid(call, &asked).filter(|device| device.uuid.is_mig()) {
-        Some(device) => only(call, device, asked.by_name(), None),
-        None => free(call, asked),
-    }
-}
-
 /// The one device that the grant names by its full UUID, where nothing else has to be
 /// known of it.
-pub(super) fn by_uuid(call: &CudawrapCall<'_>, asked: &Asked) -> Option<Device> {
+pub fn by_uuid(call: &CudawrapCall<'_>, asked: &Asked) -> Option<Device> {
     let share = call.settings.share;
     let is_sized = asked.least_detail() >= Detail::Size;
     let sized = share.is_some_and(|share| share.needs_memory() || is_sized);
@@ -71,7 +60,7 @@ pub(super) fn by_uuid(call: &CudawrapCall<'_>, asked: &Asked) -> Option<Device> 
     uuid.cloned().map(Device::by_uuid)
 }
 
-pub(super) fn only(
+pub fn only(
     call: &CudawrapCall<'_>,
     device: Device,
     granted: Granted,
@@ -103,18 +92,13 @@ fn tell_of_excluded(call: &CudawrapCall<'_>, request: &Granted, device: &Device)
 
 /// Free devices of the request's pool, waited for if that is wanted; or the devices of the
 /// grant, if it has as many as are wanted.
-pub fn free(call: &CudawrapCall<'_>, asked: Asked) -> Result<Choice, Failure> {
-    free_on(call, asked, helper::node(call.settings))
-}
-
-/// The same, of a node that was asked before.
-pub(super) fn free_on<'s>(
+pub fn free<'s>(
     call: &CudawrapCall<'s>,
     asked: Asked,
     mut node: Node<'s>,
 ) -> Result<Choice, Failure> {
     let mut neighbours = cpu_neighbours(call);
-    let mut look = |node: &mut Node<'_>| {
+    let looked = outlast(&mut node, call.diag, |node| {
         let (request, others) = place(call, node, asked.clone(), &mut neighbours)?;
         let request = Rc::new(request);
         let known = node.known();
@@ -139,8 +123,7 @@ pub(super) fn free_on<'s>(
             pool: 0,
         })?;
         Ok((request, others, Some(selected)))
-    };
-    let looked = outlast(call.settings, call.diag, || node.ask(&mut look));
+    });
     let (request, others, selected) = looked?;
     let devices = match selected {
         None => {

@@ -9,7 +9,7 @@ use getgpu_model::{Device, Failure, Inventory, Share, Visible};
 use getgpu_settings::RunOrFail;
 
 use crate::call::CudawrapCall;
-use crate::lease::choose::{Choice, by_uuid, free_on, granted, only};
+use crate::lease::choose::{Choice, by_uuid, free, granted, only};
 use crate::lease::helper;
 
 /// What CUDA_VISIBLE_DEVICES leaves to it: the one device that it names, or what
@@ -36,7 +36,7 @@ pub fn named(call: &CudawrapCall<'_>, asked: Asked) -> Result<Option<Choice>, Fa
     }
     let mut node = helper::node(call.settings);
     match resolve(call, asked.clone(), &mut node) {
-        Ok(Resolved::InMigMode) => free_on(call, asked, node).map(Some),
+        Ok(Resolved::InMigMode) => free(call, asked, node).map(Some),
         Ok(Resolved::Devices(devices, granted, node_now)) => {
             match <[Device; 1]>::try_from(devices) {
                 Ok([device]) if !several => {
@@ -44,7 +44,7 @@ pub fn named(call: &CudawrapCall<'_>, asked: Asked) -> Result<Option<Choice>, Fa
                     only(call, device, *granted, Some(node_now)).map(Some)
                 }
                 _ if is_left_alone => Ok(None),
-                _ => free_on(call, asked, node).map(Some),
+                _ => free(call, asked, node).map(Some),
             }
         }
         Err(failure) => unresolved(call, asked, failure),

@@ -107,10 +107,6 @@ impl NamedTake<'_> {
         // Where nothing is held the call owns nothing, and /proc need not be searched.
         let cover = if is_held { self.cover() } else { None };
         let holder = holder(cover.as_ref());
-        Ok((self.take_inside(&probe, cover)?, holder))
-    }
-
-    fn take_inside(&self, probe: &OfdLock, cover: Option<Cover>) -> Result<NamedOutcome, Failure> {
         let request = Rc::new(self.request.named(self.uuids()));
         let request = Owned::inside(&request, cover.clone());
         let gate = if self.devices.len() > 1 {
@@ -122,7 +118,7 @@ impl NamedTake<'_> {
         for device in self.devices {
             let named = NamedDevice {
                 all: self,
-                probe,
+                probe: &probe,
                 request: &request,
                 device,
             };
@@ -131,16 +127,17 @@ impl NamedTake<'_> {
                     device: device.clone(),
                     got,
                 }),
-                Err(why) => return Ok(why),
+                Err(why) => return Ok((why, holder)),
             }
         }
         drop(gate);
-        Ok(NamedOutcome::Taken(Taken {
+        let taken = Taken {
             parts,
             cover,
             guard: None,
             stops: None,
-        }))
+        };
+        Ok((NamedOutcome::Taken(taken), holder))
     }
 
     /// Waits at most [`ENDING`] for reservations of this user on the devices that are held for

@@ -30,13 +30,6 @@ pub enum Selected {
     Queue(Queueing),
 }
 
-/// Nothing is free now.
-struct NotNow {
-    failure: Failure,
-    /// Why each device that was looked at was not taken.
-    rejected: Vec<(Device, Rejected)>,
-}
-
 /// What a selection is made with.
 pub struct Selection<'a, 'n> {
     /// The node that is asked.
@@ -64,19 +57,120 @@ impl Selection<'_, '_> {
         if self.request.count > 1 || ahead > 0 {
             self.inventory()?;
         }
-        if let Some(inventory) = self.node.known() {
-            cap::check_satisfiable(self.request, Some(&inventory))?;
-            let pool: Vec<&Device> = self.request.filter.pool(&inventory).collect();
-            observer.known(&inventory, &pool)?;
-            fits_inside(self.request, &inventory)?;
+        self.check_known(observer)?;
+        let (behind, past);
+        let (mut request, mut only) = (self.request, None);
+        if ahead > 0 {
+            behind = self.left_alone(&probe)?;
+            if behind.1.is_empty() {
+                let failure = queue::taken_by(ahead).hint(observer.hint(Obstacle::Queue));
+                return self.join_queue(failure, Some(Vec::new()), &probe);
+            }
+            (request, only) = (&behind.0, Some(&behind.1));
         }
-        let (failure, rejected) = match self.choose_behind_queue(ahead, &probe, observer)? {
-            ChoiceOutcome::Taken(taken) => return Ok(Selected::Taken(taken)),
-            ChoiceOutcome::NoneFree(NotNow { failure, rejected }) => (failure, Some(rejected)),
-            ChoiceOutcome::OverCap(failure) => (failure, None),
+        let mut chooser = Chooser {
+            node: &mut *self.node,
+            lock_file: self.lock_file,
+            side: self.side,
+            request,
+            skip: &|device: &Device| only.is_some_and(|only| !only.contains(&device.uuid)),
         };
+        if chooser.node.known().is_none()
+            && let Some(part) = chooser.pick_randomly(&probe)?
+        {
+            return Ok(Selected::Taken(Taken {
+                parts: vec![part],
+                cover: None,
+                guard: None,
+                stops: None,
+            }));
+        }
+        let inventory = chooser.node.inventory(request.look())?;
+        let mut chosen = chooser.choose(&probe, &inventory)?;
+        if let ChoiceOutcome::NoneFree(rejected) = &chosen
+            && chooser.node.settings().longest_wait() == Wait::NO
+            && rejected.iter().any(|(_, why)| *why == Rejected::Kept)
+            && kept::has_stopped(self.lock_file, &probe)?
+        {
+            // The devices are kept for a waiter that has been stopped, so they may be taken.
+            past = request.taking_kept(true);
+            chooser.request = &past;
+            chosen = chooser.choose(&probe, &inventory)?;
+        }
+        match chosen {
+            ChoiceOutcome::Taken(taken) => {
+                observer.picked(&mut chooser, &taken.parts, &inventory)?;
+                Ok(Selected::Taken(taken))
+            }
+            ChoiceOutcome::OverCap(failure) => self.join_queue(failure, None, &probe),
+            ChoiceOutcome::NoneFree(rejected) => {
+                observer.rejected(&rejected, &probe);
+                let failure = self.none_free(&rejected, &inventory, &probe, observer);
+                self.join_queue(failure, Some(rejected), &probe)
+            }
+        }
+    }
+
+    /// Whether what is known of the node can ever serve the request.
+    fn check_known(&self, observer: &mut dyn Observer) -> Result<(), Failure> {
+        let Some(inventory) = self.node.known() else {
+            return Ok(());
+        };
+        cap::check_satisfiable(self.request, Some(&inventory))?;
+        let pool: Vec<&Device> = self.request.filter.pool(&inventory).collect();
+        observer.known(&inventory, &pool)?;
+        fits_inside(self.request, &inventory)
+    }
+
+    /// What a call may take that finds others waiting: if it does not wait itself, the devices that
+    /// a stopped head leaves alone, also those that are kept for a stopped waiter.
+    fn left_alone(&mut self, probe: &OfdLock) -> Result<(Owned, Vec<Uuid>), Failure> {
+        if self.waits() {
+            return Ok((self.request.clone(), Vec::new()));
+        }
         let inventory = self.inventory()?;
-        let prospect = self.prospect(rejected.as_deref(), &inventory, &probe)?;
+        let request = queue::past_stopped_keeper(self.lock_file, probe, self.request, &inventory)?;
+        let pool = request.filter.pool(&inventory);
+        let left_alone = queue::stalled_head::left_alone(probe, &request, pool)?;
+        Ok((request, left_alone))
+    }
+
+    /// The failure of a call that finds nothing free.
+    fn none_free(
+        &self,
+        rejected: &[(Device, Rejected)],
+        inventory: &Inventory,
+        probe: &OfdLock,
+        observer: &dyn Observer,
+    ) -> Failure {
+        if let Some(silent) = all_silent(rejected, self.node) {
+            return silent;
+        }
+        let report = RejectionReport::take(rejected, probe);
+        // The remedy is for a person at a terminal; the observer's hint also says what happens to a
+        // script that gets no device.
+        let is_person = std::io::stderr().is_terminal();
+        let remedy = is_person.then(|| report.remedy()).flatten();
+        let hint = remedy.unwrap_or_else(|| observer.hint(Obstacle::NoneFree));
+        let hint = match self.request.filter.whole_gpus_beside(inventory) {
+            0 => hint,
+            whole => {
+                format!("--type any also takes the {whole} that are not in MIG mode; {hint}")
+            }
+        };
+        report.failure().hint(hint)
+    }
+
+    /// Joins the queue, if the caller waits or what was in the way is about to end. `rejected`: the
+    /// devices that were looked at; none: the limit of this user was in the way.
+    fn join_queue(
+        mut self,
+        failure: Failure,
+        rejected: Option<Vec<(Device, Rejected)>>,
+        probe: &OfdLock,
+    ) -> Result<Selected, Failure> {
+        let inventory = self.inventory()?;
+        let prospect = self.prospect(rejected.as_deref(), &inventory, probe)?;
         if !self.waits() && prospect == Prospect::None {
             return Err(failure);
         }
@@ -135,110 +229,6 @@ impl Selection<'_, '_> {
     fn inventory(&mut self) -> Result<Rc<Inventory>, Failure> {
         self.node.inventory(self.request.look())
     }
-
-    /// Chooses where `ahead` programs wait for the same request: with none of them among
-    /// all devices, else among those that a stopped head leaves alone.
-    fn choose_behind_queue(
-        &mut self,
-        ahead: usize,
-        probe: &OfdLock,
-        observer: &mut dyn Observer,
-    ) -> Result<ChoiceOutcome<Taken, NotNow>, Failure> {
-        if ahead == 0 {
-            return self.choose(probe, None, observer);
-        }
-        if !self.waits() {
-            let inventory = self.inventory()?;
-            let request =
-                queue::past_stopped_keeper(self.lock_file, probe, self.request, &inventory)?;
-            let pool = request.filter.pool(&inventory);
-            let left_alone = queue::stalled_head::left_alone(probe, &request, pool)?;
-            if !left_alone.is_empty() {
-                let mut selection = Selection {
-                    node: &mut *self.node,
-                    request: &request,
-                    ..*self
-                };
-                return selection.choose(probe, Some(&left_alone), observer);
-            }
-        }
-        Ok(ChoiceOutcome::NoneFree(NotNow {
-            failure: queue::taken_by(ahead).hint(observer.hint(Obstacle::Queue)),
-            rejected: Vec::new(),
-        }))
-    }
-
-    /// Chooses among all devices, or among `only` these; else why there are none.
-    fn choose(
-        &mut self,
-        probe: &OfdLock,
-        only: Option<&[Uuid]>,
-        observer: &mut dyn Observer,
-    ) -> Result<ChoiceOutcome<Taken, NotNow>, Failure> {
-        let waits = self.waits();
-        let mut chooser = Chooser {
-            node: &mut *self.node,
-            lock_file: self.lock_file,
-            side: self.side,
-            request: self.request,
-            skip: &|device: &Device| only.is_some_and(|only| !only.contains(&device.uuid)),
-        };
-        if chooser.node.known().is_none()
-            && let Some(part) = chooser.pick_randomly(probe)?
-        {
-            return Ok(ChoiceOutcome::Taken(Taken {
-                parts: vec![part],
-                cover: None,
-                guard: None,
-                stops: None,
-            }));
-        }
-        let inventory = chooser.node.inventory(self.request.look())?;
-        let chosen = match chooser.choose(probe, &inventory)? {
-            ChoiceOutcome::NoneFree(rejected)
-                if !waits
-                    && rejected.iter().any(|(_, why)| *why == Rejected::Kept)
-                    && kept::has_stopped(self.lock_file, probe)? =>
-            {
-                // The devices are kept for a waiter that has been stopped, so they may be taken.
-                let request = self.request.taking_kept(true);
-                let mut chooser = Chooser {
-                    request: &request,
-                    node: &mut *chooser.node,
-                    ..chooser
-                };
-                chooser.choose(probe, &inventory)?
-            }
-            chosen => chosen,
-        };
-        match chosen {
-            ChoiceOutcome::Taken(taken) => {
-                observer.picked(&mut chooser, &taken.parts, &inventory)?;
-                Ok(ChoiceOutcome::Taken(taken))
-            }
-            ChoiceOutcome::OverCap(failure) => Ok(ChoiceOutcome::OverCap(failure)),
-            ChoiceOutcome::NoneFree(rejected) => {
-                observer.rejected(&rejected, probe);
-                let report = RejectionReport::take(&rejected, probe);
-                // The remedy is for a person at a terminal; the observer's hint also says what
-                // happens to a script that gets no device.
-                let silent = all_silent(&rejected, chooser.node);
-                let is_person = std::io::stderr().is_terminal();
-                let remedy = is_person.then(|| report.remedy()).flatten();
-                let hint = remedy.unwrap_or_else(|| observer.hint(Obstacle::NoneFree));
-                let hint = match self.request.filter.whole_gpus_beside(&inventory) {
-                    0 => hint,
-                    whole => format!(
-                        "--type any also takes the {whole} that are not in MIG mode; {hint}"
-                    ),
-                };
-                Ok(ChoiceOutcome::NoneFree(NotNow {
-                    failure: silent.unwrap_or_else(|| report.failure().hint(hint)),
-                    rejected,
-                }))
-            }
-        }
-    }
 }
 
 /// The failure where no GPU of the pool answers.
@@ -269,26 +259,15 @@ fn all_silent(rejected: &[(Device, Rejected)], node: &Node<'_>) -> Option<Failur
 /// Fails if this call owns a part of every device of the grant and the share is larger than each of
 /// them: no wait could find room for it.
 fn fits_inside(request: &Owned, inventory: &Inventory) -> Result<(), Failure> {
-    let Some(cover) = &request.cover else {
-        return Ok(());
-    };
     let mut pool = request.filter.pool(inventory).peekable();
-    if pool.peek().is_none()
-        || !pool.all(|device| {
-            let own = cover.units(&device.uuid);
-            own.is_some_and(|own| request.filter.portion(own, device.memory) == Portion::TooLarge)
-        })
-    {
+    let is_too_large = |device: &Device| request.portion(device).1 == Portion::TooLarge;
+    if request.cover.is_none() || pool.peek().is_none() || !pool.all(is_too_large) {
         return Ok(());
     }
-    let share = request
-        .filter
-        .share
-        .map(|share| share.to_string())
-        .unwrap_or_default();
-    Err(Failure::new(
-        Kind::NoDevice,
-        format!("--share {share}: larger than the part of the device that is reserved for you"),
-    )
-    .hint("a fraction, such as --share 1/2, is a fraction of that part"))
+    let share = request.filter.share.map(|share| share.to_string());
+    let share = share.unwrap_or_default();
+    let text =
+        format!("--share {share}: larger than the part of the device that is reserved for you");
+    let hint = "a fraction, such as --share 1/2, is a fraction of that part";
+    Err(Failure::new(Kind::NoDevice, text).hint(hint))
 }

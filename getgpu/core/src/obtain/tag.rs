@@ -177,22 +177,18 @@ pub fn find(lock_file: &LockFile, name: &str, role: Role) -> Result<Vec<HolderPr
 /// The user that `--uid` names, for whom root reserves; none: our own. Without a group to
 /// run as it is the one of the login; one that no database knows has a group of the same
 /// number.
-pub fn user(uid: u32, gid: Option<u32>) -> Result<Option<ChildUser>, Failure> {
+pub fn user(options: &GetgpuOptions) -> Result<Option<ChildUser>, Failure> {
     let own = nix::unistd::geteuid();
-    if own.as_raw() == uid {
+    let Some(uid) = options.uid.filter(|uid| own.as_raw() != *uid) else {
         return Ok(None);
-    }
+    };
     if !own.is_root() {
-        return Err(Failure::new(
-            Kind::Usage,
-            format!("--uid {uid}: only root may reserve for another user"),
-        ));
+        let text = format!("--uid {uid}: only root may reserve for another user");
+        return Err(Failure::new(Kind::Usage, text));
     }
-    Ok(Some(ChildUser {
-        uid,
-        gid: gid.unwrap_or_else(|| {
-            let known = nix::unistd::User::from_uid(nix::unistd::Uid::from_raw(uid)).ok();
-            known.flatten().map_or(uid, |user| user.gid.as_raw())
-        }),
-    }))
+    let gid = options.gid.unwrap_or_else(|| {
+        let known = nix::unistd::User::from_uid(nix::unistd::Uid::from_raw(uid)).ok();
+        known.flatten().map_or(uid, |user| user.gid.as_raw())
+    });
+    Ok(Some(ChildUser { uid, gid }))
 }
