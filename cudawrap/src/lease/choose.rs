@@ -5,7 +5,7 @@
 use std::rc::Rc;
 
 use getgpu_ask::Node;
-use getgpu_choose::{Asked, Chooser, GIVEN_ANOTHER, Granted, Outside, Owned, Part, Taken};
+use getgpu_choose::{Asked, GIVEN_ANOTHER, Granted, Outside, Owned, Taken};
 use getgpu_lock::Side;
 use getgpu_model::{Detail, Device, Failure, Inventory, Kind, Uuid, Visible};
 use getgpu_queue::{At, Nameless, Observer, Obstacle, Selected, Selection, Served, outlast};
@@ -21,7 +21,10 @@ const CHOOSING: [&str; 5] = ["type", "profile", "model", "min_memory", "gpu"];
 
 /// The devices for a program, and what was found out on the way to them.
 pub struct Choice {
-    pub devices: Devices,
+    pub devices: Vec<Device>,
+    /// Free ones, claimed; none: the devices are just those that the grant names, and there was
+    /// nothing to choose.
+    pub taken: Option<Taken>,
     pub request: Rc<Granted>,
     /// The devices that the program is to see behind its own, if it is to see more than that.
     pub others: Vec<Uuid>,
@@ -29,14 +32,6 @@ pub struct Choice {
     pub neighbours: CpuNeighbours,
     /// The node, where the program is to have indices.
     pub node: Option<Rc<Inventory>>,
-}
-
-/// Which devices a program is to have.
-pub enum Devices {
-    /// Free ones, claimed.
-    Free(Taken),
-    /// Just those that the grant names: there was nothing to choose.
-    Named(Vec<Device>),
 }
 
 /// The one device that the grant names by its full UUID, where nothing else has to be
@@ -69,7 +64,8 @@ pub fn only(
     let request = Rc::new(apply_rank::share_single_device(call, granted, &device)?);
     tell_of_excluded(call, &request, &device);
     Ok(Choice {
-        devices: Devices::Named(vec![device]),
+        devices: vec![device],
+        taken: None,
         request,
         others: Vec::new(),
         neighbours: cpu_neighbours(call),
@@ -98,6 +94,12 @@ pub fn free<'s>(
     mut node: Node<'s>,
 ) -> Result<Choice, Failure> {
     let mut neighbours = cpu_neighbours(call);
+    let at = At {
+        lock_file: call.lock_file,
+        side: Side::Lease,
+        environment: call.environment,
+        diag: call.diag,
+    };
     let looked = outlast(&mut node, call.diag, |node| {
         let (request, others) = place(call, node, asked.clone(), &mut neighbours)?;
         let request = Rc::new(request);
@@ -111,50 +113,47 @@ pub fn free<'s>(
         {
             return Ok((request, others, None));
         }
-        let selection = Selection {
-            node,
-            lock_file: call.lock_file,
-            side: Side::Lease,
-            request: &owned,
-        };
-        let selected = selection.run(&mut Together {
+        let mut together = Together {
             call,
             request: &owned,
             pool: 0,
-        })?;
+        };
+        let selection = Selection {
+            node,
+            at,
+            request: &owned,
+        };
+        let selected = selection.run(&mut together)?;
         Ok((request, others, Some(selected)))
     });
     let (request, others, selected) = looked?;
-    let devices = match selected {
-        None => {
-            let inventory = node.known().unwrap_or_default();
-            let devices = granted(&request, &inventory);
-            check_open(call, &devices)?;
-            if !request.count_all {
-                inventory.check_together(devices.len(), devices.iter())?;
-            }
-            if let [only] = devices.as_slice() {
-                tell_of_excluded(call, &request, only);
-            }
-            Devices::Named(devices)
-        }
-        Some(Selected::Taken(taken)) => Devices::Free(taken),
+    let taken = match selected {
+        None => None,
+        Some(Selected::Taken(taken)) => Some(taken),
         Some(Selected::Queue(queueing)) => {
-            let at = At {
-                lock_file: call.lock_file,
-                side: Side::Lease,
-                environment: call.environment,
-                diag: call.diag,
-            };
-            let Served::Taken(taken) = queueing.wait(at, &request, &mut node, &mut Nameless)?;
-            let inventory = node.known().unwrap_or_default();
-            inventory.check_together(taken.parts.len(), taken.devices())?;
-            Devices::Free(taken)
+            let Served::Taken(taken) = queueing.wait(&request, &mut node, &mut Nameless)?;
+            Some(taken)
         }
     };
     let known = node.known();
+    let inventory = known.clone().unwrap_or_default();
+    let devices: Vec<Device> = match &taken {
+        Some(taken) => taken.devices().cloned().collect(),
+        None => granted(&request, &inventory),
+    };
+    if taken.is_none() {
+        check_open(call, &devices)?;
+    }
+    // Of all that a grant has, the program makes what it can.
+    if taken.is_some() || !request.count_all {
+        inventory.check_together(devices.len(), devices.iter())?;
+    }
+    if let ([only], None) = (devices.as_slice(), &taken) {
+        tell_of_excluded(call, &request, only);
+    }
     Ok(Choice {
         devices,
+        taken,
         request,
         others,
         neighbours,
@@ -254,15 +253,6 @@ impl Observer for Together<'_> {
             return Ok(());
         }
         inventory.check_together(count, pool.iter().copied())
-    }
-
-    fn picked(
-        &mut self,
-        _chooser: &mut Chooser<'_, '_>,
-        picked: &[Part],
-        inventory: &Inventory,
-    ) -> Result<(), Failure> {
-        inventory.check_together(picked.len(), picked.iter().map(|part| &part.device))
     }
 
     fn hint(&self, obstacle: Obstacle) -> String {

@@ -133,12 +133,8 @@ impl Chooser<'_, '_> {
             return Ok(ChoiceOutcome::NoneFree(round.reasons(count)));
         }
         drop(gate);
-        Ok(ChoiceOutcome::Taken(Taken {
-            parts: self.in_order(round.picked),
-            cover: self.request.cover.clone(),
-            guard,
-            stops: None,
-        }))
+        let (parts, cover) = (self.in_order(round.picked), self.request.cover.clone());
+        Ok(ChoiceOutcome::Taken(Taken::new(parts, cover, guard)))
     }
 
     /// In the order of the node, or of a grant of which all are taken: a program numbers its

@@ -123,20 +123,15 @@ impl NamedTake<'_> {
                 device,
             };
             match named.take()? {
-                Ok(got) => parts.push(Part {
-                    device: device.clone(),
-                    got,
-                }),
+                Ok(got) => {
+                    let device = device.clone();
+                    parts.push(Part { device, got });
+                }
                 Err(why) => return Ok((why, holder)),
             }
         }
         drop(gate);
-        let taken = Taken {
-            parts,
-            cover,
-            guard: None,
-            stops: None,
-        };
+        let taken = Taken::new(parts, cover, None);
         Ok((NamedOutcome::Taken(taken), holder))
     }
 

@@ -12,8 +12,8 @@ use nix::sys::signal::Signal;
 
 use super::listed;
 use super::outlook::Outlook;
-use super::prospect::Prospect;
 use super::shared_turn::SharedTurn;
+use super::soon::{Lack, NOTICE, Soon};
 use super::tolerance::Tolerance;
 use super::{At, Availability, Name, NotServed, Seeker, Served, Tried, availability};
 use getgpu_ask::Node;
@@ -339,16 +339,21 @@ impl<N: Name> Seeker for Search<'_, '_, N> {
             .or_else(|| self.waits_for_itself())
     }
 
-    fn extension(&mut self, probe: &OfdLock) -> Result<Duration, Failure> {
-        let prospect = if self.over_limit(probe)?.is_none() {
-            Prospect::of(self.lock_file, probe, &self.request, &self.inventory)?
-        } else {
-            Prospect::within_limit(self.lock_file, probe, &self.inventory)?
+    fn extension(&mut self, probe: &OfdLock) -> Result<Option<Duration>, Failure> {
+        let is_over = self.over_limit(probe)?.is_some();
+        let soon = Soon {
+            lock_file: self.lock_file,
+            probe,
+            request: &self.request,
+            inventory: &self.inventory,
+            linger: self.node.settings().linger,
         };
-        Ok(match prospect {
-            Prospect::None | Prospect::Possible => Duration::ZERO,
-            Prospect::Unnoticed | Prospect::Lingering => prospect.time(self.node.settings().linger),
-        })
+        let time = soon.time(if is_over {
+            Lack::Allowance
+        } else {
+            Lack::Devices
+        })?;
+        Ok(time.filter(|time| *time > NOTICE))
     }
 
     fn outlook(&self, probe: &OfdLock) -> Outlook {

@@ -7,15 +7,16 @@ mod queueing;
 
 use std::io::IsTerminal;
 use std::rc::Rc;
+use std::time::Duration;
 
 use crate as queue;
-use crate::prospect::Prospect;
+use crate::soon::{Lack, NOTICE, Soon};
 use getgpu_ask::{Node, nvml_client};
 use getgpu_choose::{
     ChoiceOutcome, Chooser, Owned, Portion, Rejected, RejectionReport, Taken, choice::cap,
     choice::device_claim, pool,
 };
-use getgpu_lock::{LockFile, OfdLock, Side, kept};
+use getgpu_lock::{OfdLock, kept};
 use getgpu_model::{Device, Failure, Inventory, Kind, Uuid};
 use getgpu_settings::Wait;
 
@@ -23,35 +24,33 @@ pub use observer::{Observer, Obstacle};
 pub use queueing::{At, Queueing};
 
 /// What came of one look.
-pub enum Selected {
+pub enum Selected<'a> {
     /// Free devices.
     Taken(Taken),
     /// There is nothing to have now, and the caller joins the queue.
-    Queue(Queueing),
+    Queue(Queueing<'a>),
 }
 
 /// What a selection is made with.
-pub struct Selection<'a, 'n> {
+pub struct Selection<'a, 'n, 'at> {
     /// The node that is asked.
     pub node: &'a mut Node<'n>,
-    /// The lock.
-    pub lock_file: &'a LockFile,
-    /// For a lease or for a reservation.
-    pub side: Side,
+    /// Where, and for what.
+    pub at: At<'at>,
     /// What is asked for.
     pub request: &'a Owned,
 }
 
-impl Selection<'_, '_> {
+impl<'at> Selection<'_, '_, 'at> {
     /// Looks once.
     ///
     /// # Errors
     ///
     /// Nothing is free and the caller does not wait; or what waiting cannot cure: NVML,
     /// the lock, a pool that could never meet the request.
-    pub fn run(mut self, observer: &mut dyn Observer) -> Result<Selected, Failure> {
+    pub fn run(mut self, observer: &mut dyn Observer) -> Result<Selected<'at>, Failure> {
         cap::check_satisfiable(self.request, None)?;
-        let probe = self.lock_file.open()?;
+        let probe = self.at.lock_file.open()?;
         let ahead = queue::waiting(&probe, Some(self.request.queue()))?;
         // Of several devices it has to be known whether a program can use them together.
         if self.request.count > 1 || ahead > 0 {
@@ -70,27 +69,22 @@ impl Selection<'_, '_> {
         }
         let mut chooser = Chooser {
             node: &mut *self.node,
-            lock_file: self.lock_file,
-            side: self.side,
+            lock_file: self.at.lock_file,
+            side: self.at.side,
             request,
             skip: &|device: &Device| only.is_some_and(|only| !only.contains(&device.uuid)),
         };
         if chooser.node.known().is_none()
             && let Some(part) = chooser.pick_randomly(&probe)?
         {
-            return Ok(Selected::Taken(Taken {
-                parts: vec![part],
-                cover: None,
-                guard: None,
-                stops: None,
-            }));
+            return Ok(Selected::Taken(Taken::new(vec![part], None, None)));
         }
         let inventory = chooser.node.inventory(request.look())?;
         let mut chosen = chooser.choose(&probe, &inventory)?;
         if let ChoiceOutcome::NoneFree(rejected) = &chosen
             && chooser.node.settings().longest_wait() == Wait::NO
             && rejected.iter().any(|(_, why)| *why == Rejected::Kept)
-            && kept::has_stopped(self.lock_file, &probe)?
+            && kept::has_stopped(self.at.lock_file, &probe)?
         {
             // The devices are kept for a waiter that has been stopped, so they may be taken.
             past = request.taking_kept(true);
@@ -129,7 +123,8 @@ impl Selection<'_, '_> {
             return Ok((self.request.clone(), Vec::new()));
         }
         let inventory = self.inventory()?;
-        let request = queue::past_stopped_keeper(self.lock_file, probe, self.request, &inventory)?;
+        let request =
+            queue::past_stopped_keeper(self.at.lock_file, probe, self.request, &inventory)?;
         let pool = request.filter.pool(&inventory);
         let left_alone = queue::stalled_head::left_alone(probe, &request, pool)?;
         Ok((request, left_alone))
@@ -168,43 +163,47 @@ impl Selection<'_, '_> {
         failure: Failure,
         rejected: Option<Vec<(Device, Rejected)>>,
         probe: &OfdLock,
-    ) -> Result<Selected, Failure> {
+    ) -> Result<Selected<'at>, Failure> {
         let inventory = self.inventory()?;
-        let prospect = self.prospect(rejected.as_deref(), &inventory, probe)?;
-        if !self.waits() && prospect == Prospect::None {
+        let soon = self.soon(rejected.as_deref(), &inventory, probe)?;
+        if !self.waits() && soon.is_none() {
             return Err(failure);
         }
         pool::candidates(&self.request.filter, &inventory, self.request.count)?;
         Ok(Selected::Queue(Queueing {
+            at: self.at,
             asked: self.waits(),
-            prospect,
+            soon,
             failure,
             rejected: rejected.unwrap_or_default(),
         }))
     }
 
-    /// Whether what was in the way is about to end, or has ended since it was looked at:
-    /// then it no longer shows that. `rejected`: the devices that were looked at; none: the limit
-    /// of this user was in the way.
-    fn prospect(
+    /// How long to wait for what was in the way, if that is about to end, or has ended since it was
+    /// looked at: then it no longer shows that.
+    fn soon(
         &self,
         rejected: Option<&[(Device, Rejected)]>,
         inventory: &Inventory,
         probe: &OfdLock,
-    ) -> Result<Prospect, Failure> {
-        let (prospect, is_free) = if let Some(rejected) = rejected {
-            let prospect = Prospect::of(self.lock_file, probe, self.request, inventory)?;
-            (prospect, self.has_come_free(rejected, probe)?)
-        } else {
-            let prospect = Prospect::within_limit(self.lock_file, probe, inventory)?;
-            let over = cap::over(self.lock_file, probe, inventory, self.request)?;
-            (prospect, over.is_none())
+    ) -> Result<Option<Duration>, Failure> {
+        let soon = Soon {
+            lock_file: self.at.lock_file,
+            probe,
+            request: self.request,
+            inventory,
+            linger: self.node.settings().linger,
         };
-        Ok(if prospect == Prospect::None && is_free {
-            Prospect::Possible
+        let (time, is_free) = if let Some(rejected) = rejected {
+            (
+                soon.time(Lack::Devices)?,
+                self.has_come_free(rejected, probe)?,
+            )
         } else {
-            prospect
-        })
+            let over = cap::over(self.at.lock_file, probe, inventory, self.request)?;
+            (soon.time(Lack::Allowance)?, over.is_none())
+        };
+        Ok(time.or(is_free.then_some(NOTICE)))
     }
 
     /// Whether one of the devices that the lock kept from this call is free by now.

@@ -125,12 +125,12 @@ fn held(call: &GetgpuCall<'_>, caller: &LazyCell<Process>) -> Result<Option<Proc
 
 /// A choice among what is granted; made once more if a sibling has reserved the grant for us all
 /// meanwhile.
-fn choose_or_queue(
-    call: &GetgpuCall<'_>,
+fn choose_or_queue<'c>(
+    call: &'c GetgpuCall<'_>,
     node: &mut Node<'_>,
     asked: Asked,
     caller: &LazyCell<Process>,
-) -> Result<(Rc<Granted>, Chosen), Failure> {
+) -> Result<(Rc<Granted>, Chosen<'c>), Failure> {
     node.nvml()?;
     if call.options.keep != Keep::No {
         // Now, while the library is being loaded.
