@@ -109,11 +109,8 @@ impl NamedTake<'_> {
         let holder = holder(cover.as_ref());
         let request = Rc::new(self.request.named(self.uuids()));
         let request = Owned::inside(&request, cover.clone());
-        let gate = if self.devices.len() > 1 {
-            gate::enter(self.lock_file)?
-        } else {
-            None
-        };
+        let gate = (self.devices.len() > 1).then(|| gate::enter(self.lock_file));
+        let gate = gate.transpose()?;
         let mut parts = Vec::new();
         for device in self.devices {
             let named = NamedDevice {
@@ -256,12 +253,9 @@ impl NamedDevice<'_> {
     /// inside the reservation that the first made.
     fn divided(&self, claim: &Claim) -> Result<bool, Failure> {
         let region = self.span().inner_reservation();
-        let inside = holder(self.request.cover.as_ref())
-            .map(|pid| {
-                let locks = ownership_proof::locks_of(pid);
-                ownership_proof::shown_in(&locks, self.all.lock_file, region)
-            })
-            .unwrap_or_default();
+        let locks = holder(self.request.cover.as_ref()).map(ownership_proof::locks_of);
+        let locks = locks.unwrap_or_default();
+        let inside = ownership_proof::shown_in(&locks, self.all.lock_file, region);
         Ok(claim.others_inside(&inside)?.is_some())
     }
 

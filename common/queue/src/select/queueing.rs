@@ -59,7 +59,7 @@ impl Queueing<'_> {
         };
         let patience = self.patience(settings);
         let queue = granted.queue();
-        let search = Search::new(at, Rc::clone(granted), node, name)?.after(self.rejected);
+        let search = Search::new(at, Rc::clone(granted), node, name, self.rejected)?;
         Waiter::new(at.lock_file, queue, search, progress, patience)?.wait()
     }
 

@@ -6,7 +6,8 @@ use std::ops::ControlFlow;
 use std::rc::Rc;
 
 use getgpu_choose::{
-    Admission, Chooser, Granted, IndexOrder, Indexed, Offer, Part, Rejected, Taken, pool,
+    Admission, Chooser, Granted, IndexOrder, Indexed, Offer, Part, Rejected, Taken, choice::cap,
+    pool,
 };
 use getgpu_lock::{Claim, OfdLock, Side};
 use getgpu_model::{Device, Failure, Inventory, Kind};
@@ -40,7 +41,7 @@ pub fn indexed(
         request,
         skip: &|other| other != device,
     };
-    let why = match chooser.within_cap(&probe, &inventory)? {
+    let why = match cap::enter(&call.lock_file, &probe, &inventory, request)? {
         Admission::Over(over) => format!("{}: {}", device.uuid, over.message),
         Admission::Within(guard) => match offer(call, &mut chooser, &probe, device)? {
             Offer::Available(claim) => {

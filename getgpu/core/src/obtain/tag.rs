@@ -65,10 +65,7 @@ impl<'a> Tagged<'a> {
     /// reservation as its grant, as a script that is sourced twice, had none when it was made.
     fn is_same(&self, tag: &Tag, args: &HolderArgs) -> bool {
         let known = args.tag.as_ref().map(|tag| tag.asked.as_str());
-        let is_grant = self
-            .grant
-            .as_ref()
-            .is_some_and(|grant| *grant == args.devices);
+        let is_grant = self.grant.as_ref() == Some(&args.devices);
         args.role == Role::JobPart
             || known == Some(&tag.asked)
             || is_grant && known == Some(&self.asked_outside)
@@ -163,13 +160,9 @@ pub fn find(lock_file: &LockFile, name: &str, role: Role) -> Result<Vec<HolderPr
     let uids = (!uid.is_root()).then_some(uid.as_raw());
     let holders = under(lock_file, uids, name, role);
     if holders.is_empty() {
-        return Err(Failure::new(
-            Kind::NoneFree,
-            format!("--tag {name}: nothing is reserved under it"),
-        )
-        .hint(format!(
-            "getgpu --hold --tag {name} reserves a device under it"
-        )));
+        let text = format!("--tag {name}: nothing is reserved under it");
+        let hint = format!("getgpu --hold --tag {name} reserves a device under it");
+        return Err(Failure::new(Kind::NoneFree, text).hint(hint));
     }
     Ok(holders)
 }
