@@ -7,7 +7,7 @@ use std::rc::Rc;
 
 use crate::nvml_client::{Client, Look, SharedSilence, StartWorker};
 use getgpu_linux::run_clock;
-use getgpu_model::{Device, Failure, Inventory};
+use getgpu_model::{Detail, Device, Failure, GpuProcess, Inventory, Uuid};
 use getgpu_settings::Settings;
 
 /// The node as one call sees it.
@@ -124,6 +124,24 @@ impl<'a> Node<'a> {
                 Err(failure)
             }
         }
+    }
+
+    /// The processes that NVML shows on these devices, in a session that has ended when this
+    /// returns; none from the first device on of which NVML does not tell.
+    pub fn processes_on<'u>(
+        &mut self,
+        devices: impl IntoIterator<Item = &'u Uuid>,
+    ) -> Vec<Vec<GpuProcess>> {
+        let mut shown = Vec::new();
+        let asked = self.ask(|node| {
+            for device in devices {
+                let usage = node.nvml()?.usage_by_uuid(device, Detail::Full)?;
+                shown.push(usage.processes);
+            }
+            Ok(())
+        });
+        drop(asked);
+        shown
     }
 
     /// Ends the session, if one is open; only then do its answers count.

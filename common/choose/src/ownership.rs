@@ -163,20 +163,15 @@ fn is_a_siblings_part(
 
 /// What a candidate has of every device of the grant; `None` if it lacks one of them.
 fn cover(candidate: &CoverCandidate, grant: &[Uuid]) -> Option<Cover> {
-    let devices = grant
-        .iter()
-        .map(|uuid| {
-            let (_, units) = candidate
-                .devices
-                .iter()
-                .find(|(known, units)| known == uuid && !units.is_empty())?;
-            Some((uuid.clone(), units.clone()))
-        })
-        .collect::<Option<Vec<_>>>()
-        .filter(|devices| !devices.is_empty())?;
+    let devices = grant.iter().map(|uuid| {
+        let mut devices = candidate.devices.iter();
+        let held = devices.find(|(known, units)| known == uuid && !units.is_empty());
+        held.cloned()
+    });
+    let devices = devices.collect::<Option<Vec<_>>>();
     Some(Cover {
         basis: candidate.basis.clone(),
-        devices,
+        devices: devices.filter(|devices| !devices.is_empty())?,
     })
 }
 
@@ -198,8 +193,8 @@ impl Cover {
 
     /// Our units of a device.
     pub fn units(&self, uuid: &Uuid) -> Option<&Units> {
-        self.devices
-            .iter()
+        let mut devices = self.devices.iter();
+        devices
             .find(|(known, _)| known == uuid)
             .map(|(_, units)| units)
     }
@@ -230,9 +225,8 @@ impl Cover {
             Basis::AncestorLease => {
                 let locks = ownership_proof::ancestors_locks();
                 self.devices.iter().all(|(uuid, units)| {
-                    units
-                        .difference(&ownership_proof::leased(&locks, lock_file, uuid))
-                        .is_empty()
+                    let leased = ownership_proof::leased(&locks, lock_file, uuid);
+                    units.difference(&leased).is_empty()
                 })
             }
             Basis::Reservation(holder) => ownership_proof::proven(lock_file, holder),
@@ -250,32 +244,17 @@ pub(crate) fn of_grant(
     lease_of: Option<i32>,
 ) -> Decision {
     let grant = question.grant;
+    let leased = |basis, locks: &[OwnLock]| lease(basis, grant, lock_file, locks);
     let evidence: [&dyn Fn() -> Vec<CoverCandidate>; 3] = [
-        &|| {
-            lease(
-                Basis::InheritedLease,
-                grant,
-                lock_file,
-                // Before this process leases anything, those that it inherited.
-                &fdinfo::confirmed_locks("self"),
-            )
-        },
-        &|| {
-            lease(
-                Basis::AncestorLease,
-                grant,
-                lock_file,
-                &ownership_proof::ancestors_locks(),
-            )
-        },
+        // Before this process leases anything, those that it inherited.
+        &|| leased(Basis::InheritedLease, &fdinfo::confirmed_locks("self")),
+        &|| leased(Basis::AncestorLease, &ownership_proof::ancestors_locks()),
         &|| reservations(lock_file, grant, lease_of),
     ];
     // Leases come first in the decision too, so what is read later could not change it.
-    let decisions = evidence.iter().map(|read| decide(question, &read()));
-    decisions
-        .into_iter()
-        .find(|decision| *decision != Decision::Nothing)
-        .unwrap_or(Decision::Nothing)
+    let mut decisions = evidence.iter().map(|read| decide(question, &read()));
+    let owned = decisions.find(|decision| *decision != Decision::Nothing);
+    owned.unwrap_or(Decision::Nothing)
 }
 
 /// Which of these devices are held as long as what this call comes from runs: by a lease of an
@@ -301,18 +280,11 @@ fn lease(
     lock_file: &LockFile,
     locks: &[OwnLock],
 ) -> Vec<CoverCandidate> {
-    let devices = grant
-        .iter()
-        .map(|uuid| {
-            (
-                uuid.clone(),
-                ownership_proof::leased(locks, lock_file, uuid),
-            )
-        })
-        .collect();
+    let leased = |uuid| ownership_proof::leased(locks, lock_file, uuid);
+    let devices = grant.iter().map(|uuid| (uuid.clone(), leased(uuid)));
     vec![CoverCandidate {
         basis,
-        devices,
+        devices: devices.collect(),
         distance: 0,
         in_use: false,
         of_other_job: false,

@@ -202,33 +202,22 @@ impl Filter {
         if let Some(outside) = self.outside_models(device, inventory) {
             return Some(outside);
         }
-        if !self.profiles.is_empty()
-            && !self
-                .profiles
-                .iter()
-                .any(|wanted| wanted.eq_ignore_ascii_case(profile))
-        {
+        let is_wanted = |wanted: &String| wanted.eq_ignore_ascii_case(profile);
+        if !self.profiles.is_empty() && !self.profiles.iter().any(is_wanted) {
             return Some(Outside::OtherProfile);
         }
-        if device.memory.is_none()
-            && (self.min_memory.is_some() || self.share.is_some_and(Share::needs_memory))
-        {
+        let by_size = self.min_memory.is_some() || self.share.is_some_and(Share::needs_memory);
+        if device.memory.is_none() && by_size {
             return Some(Outside::UnknownMemory);
         }
+        let part = |total| self.share.map_or(total, |share| share.memory(total));
+        let memory = device.memory.map(part);
+        let is_too_small = |least| memory.is_none_or(|memory| memory < least);
         // A share by size that is more than the device.
-        if self
-            .share
-            .is_some_and(|share| share.units(device.memory).is_none())
-        {
-            return Some(Outside::TooSmall);
-        }
-        let memory = device
-            .memory
-            .map(|total| self.share.map_or(total, |share| share.memory(total)));
-        let too_small = self
-            .min_memory
-            .is_some_and(|least| memory.is_none_or(|memory| memory < least));
-        too_small.then_some(Outside::TooSmall)
+        let is_too_large = |share: Share| share.units(device.memory).is_none();
+        let is_outside =
+            self.share.is_some_and(is_too_large) || self.min_memory.is_some_and(is_too_small);
+        is_outside.then_some(Outside::TooSmall)
     }
 
     /// The site's lists, each with what it is.
@@ -273,27 +262,18 @@ impl Filter {
 
     /// Why the device is outside whatever its type, if it is.
     fn outside_lists(&self, device: &Device) -> Option<Outside> {
+        let (uuid, names) = (&device.uuid, |list: &DeviceList| list.names(device));
         if !device.usable {
-            return Some(Outside::NotUsable);
+            Some(Outside::NotUsable)
+        } else if !self.allowed.as_ref().is_none_or(names) {
+            Some(Outside::NotAllowed)
+        } else if !self.grant.as_ref().is_none_or(|all| all.contains(uuid)) {
+            Some(Outside::NotGranted)
+        } else if names(&self.excluded) && self.granted_alone.as_ref() != Some(uuid) {
+            Some(Outside::Excluded)
+        } else {
+            None
         }
-        if self
-            .allowed
-            .as_ref()
-            .is_some_and(|list| !list.names(device))
-        {
-            return Some(Outside::NotAllowed);
-        }
-        if self
-            .grant
-            .as_ref()
-            .is_some_and(|grant| !grant.contains(&device.uuid))
-        {
-            return Some(Outside::NotGranted);
-        }
-        if self.excluded.names(device) && self.granted_alone.as_ref() != Some(&device.uuid) {
-            return Some(Outside::Excluded);
-        }
-        None
     }
 
     /// Whether programs may run on the device: usable, allowed, inside the grant.
@@ -319,39 +299,33 @@ impl Filter {
     }
 
     /// The devices of the pool, in the order of the inventory.
-    pub fn pool<'a>(&self, inventory: &'a Inventory) -> impl Iterator<Item = &'a Device> + use<'a> {
-        let sorted = self.classify(inventory);
-        inventory
-            .devices
-            .iter()
-            .zip(sorted)
-            .filter(|(_, out)| out.is_none())
-            .map(|(device, _)| device)
+    pub fn pool<'a>(
+        &self,
+        inventory: &'a Inventory,
+    ) -> impl Iterator<Item = &'a Device> + Clone + use<'a> {
+        let sorted = inventory.devices.iter().zip(self.classify(inventory));
+        let inside = sorted.filter(|(_, out)| out.is_none());
+        inside.map(|(device, _)| device)
     }
 
     /// Every device with the reason why it is not in the pool, in the order of the
     /// inventory.
     pub fn classify(&self, inventory: &Inventory) -> Vec<Option<Outside>> {
-        let mut outside: Vec<_> = inventory
-            .devices
-            .iter()
-            .map(|device| {
-                self.outside_lists(device)
-                    .or_else(|| self.outside_request(device, inventory))
-            })
-            .collect();
-        let any_mig = inventory
-            .devices
-            .iter()
-            .zip(&outside)
-            .any(|(device, out)| counts_for_type(*out) && device.slot.is_some());
+        let devices = inventory.devices.iter();
+        let outside = |device| {
+            let outside = self.outside_lists(device);
+            outside.or_else(|| self.outside_request(device, inventory))
+        };
+        let mut outside: Vec<_> = devices.clone().map(outside).collect();
+        let mut sorted = devices.clone().zip(&outside);
+        let any_mig = sorted.any(|(device, out)| counts_for_type(*out) && device.slot.is_some());
         let mig_wanted = match self.kind {
             Type::Any => return outside,
             Type::Auto => any_mig,
             Type::Mig => true,
             Type::Gpu => false,
         };
-        for (device, out) in inventory.devices.iter().zip(&mut outside) {
+        for (device, out) in devices.zip(&mut outside) {
             if counts_for_type(*out) && device.slot.is_some() != mig_wanted {
                 *out = Some(Outside::WrongType);
             }
@@ -380,11 +354,8 @@ fn on(gpu: &Selector, device: &Device) -> bool {
             device.instance == Some((*gi, *ci))
         }
         named => {
-            named.names(&device.uuid)
-                || device
-                    .gpu_uuid
-                    .as_ref()
-                    .is_some_and(|uuid| named.names(uuid))
+            let uuids = [Some(&device.uuid), device.gpu_uuid.as_ref()].into_iter();
+            uuids.flatten().any(|uuid| named.names(uuid))
         }
     }
 }

@@ -7,7 +7,7 @@ use std::time::Duration;
 
 use nix::unistd::User;
 
-use crate::procfs::run_time::Stopwatch;
+use crate::procfs::{self, run_time::Stopwatch};
 use crate::reader_child::ReaderChild;
 
 /// How long a process waits for all names together.
@@ -19,6 +19,14 @@ pub fn name(uid: u32) -> String {
         static NAMES: RefCell<KnownUsers> = RefCell::default();
     }
     NAMES.with_borrow_mut(|names| names.name(uid, in_passwd, in_directory))
+}
+
+/// A process with its user, as far as /proc shows them: `ben (pid 77, python3)`.
+pub fn name_process(pid: i32) -> String {
+    let user = procfs::euid(pid).map_or_else(|| "another user".to_owned(), name);
+    let comm = procfs::comm(pid);
+    let program = comm.map(|comm| format!(", {}", procfs::program_name(pid, &comm)));
+    format!("{user} (pid {pid}{})", program.unwrap_or_default())
 }
 
 type Ask = fn(u32) -> Option<String>;

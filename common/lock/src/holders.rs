@@ -64,6 +64,15 @@ impl Holder {
         }
     }
 
+    /// `ana (pid 4711, train)`
+    pub fn who(&self) -> String {
+        let user = self.user.as_deref().unwrap_or("another user");
+        match (self.pid, &self.program) {
+            (Some(pid), Some(program)) => format!("{user} (pid {pid}, {program})"),
+            _ => user.to_owned(),
+        }
+    }
+
     /// Adds what getgpu-hold was started with: for whom, until when, under which name.
     fn describe(&mut self, holder: &HolderProcess) {
         let args = &holder.args;

@@ -2,10 +2,13 @@
 //! choosing here and no system calls; this is also what the process that asks NVML sends
 //! back.
 
+use std::collections::BTreeSet;
+
 use clap::ValueEnum;
 use serde::{Deserialize, Serialize};
 
 use crate::cpus::CpuSet;
+use crate::error::{Failure, Kind};
 use crate::health::Health;
 use crate::ident::Uuid;
 
@@ -249,12 +252,6 @@ impl Inventory {
         gpu.name.as_deref()
     }
 
-    /// Whether a CUDA program sees only the first of several MIG devices that it is
-    /// given: so on drivers before 570.
-    pub fn first_mig_only(&self) -> bool {
-        self.driver_major().is_some_and(|major| major < 570)
-    }
-
     /// Whether a CUDA program sees only one compute instance of each GPU instance: so
     /// from driver 570 on (MIG guide, device names).
     pub fn one_per_gpu_instance(&self) -> bool {
@@ -264,19 +261,45 @@ impl Inventory {
     fn driver_major(&self) -> Option<u32> {
         self.driver.as_deref()?.split('.').next()?.parse().ok()
     }
-}
 
-/// How many of these devices one CUDA program can use together where it sees one compute
-/// instance of each GPU instance.
-pub fn usable_together<'d>(devices: impl IntoIterator<Item = &'d Device>) -> usize {
-    let (mut instances, mut others) = (std::collections::BTreeSet::new(), 0);
-    for device in devices {
-        match device.gpu_instance() {
-            Some(instance) => drop(instances.insert(instance)),
-            None => others += 1,
-        }
+    /// Whether one CUDA program can use `count` of these devices together: before driver 570 it
+    /// sees only the first of several MIG devices, from then on only one compute instance of each
+    /// GPU instance.
+    ///
+    /// # Errors
+    ///
+    /// It cannot.
+    pub fn check_together<'d>(
+        &self,
+        count: usize,
+        devices: impl Iterator<Item = &'d Device> + Clone,
+    ) -> Result<(), Failure> {
+        let whole = devices.clone().filter(|device| device.slot.is_none());
+        let mig = count.saturating_sub(whole.count());
+        let others = devices.clone().filter(|one| one.gpu_instance().is_none());
+        let instances = devices.filter_map(Device::gpu_instance);
+        let together = instances.collect::<BTreeSet<_>>().len() + others.count();
+        let (text, hint) = if mig > 1 && self.driver_major().is_some_and(|major| major < 570) {
+            (
+                format!(
+                    "{mig} MIG devices: with this driver (before 570) a program sees only the first of them"
+                ),
+                format!(
+                    "start one program on each; for a launcher that divides the list among its programs: CUDA_VISIBLE_DEVICES=$(getgpu -n {mig}) LAUNCHER"
+                ),
+            )
+        } else if together < count && self.one_per_gpu_instance() {
+            (
+                format!(
+                    "{count} devices: a program sees only one compute instance of each GPU instance, here {together} of them"
+                ),
+                "start one program on each".to_owned(),
+            )
+        } else {
+            return Ok(());
+        };
+        Err(Failure::new(Kind::NoDevice, text).hint(hint))
     }
-    instances.len() + others
 }
 
 impl Device {

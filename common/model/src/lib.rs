@@ -36,7 +36,6 @@ pub use health::{Ailment, ComputeMode, Health, of_compute_mode, of_fabric, of_re
 pub use ident::{Selector, Uuid, WITHOUT_PREFIX, WITHOUT_PREFIX_HINT};
 pub use inventory::{
     Activity, Detail, Device, Gauge, Gpu, GpuProcess, Inventory, Memory, Silent, Usage,
-    usable_together,
 };
 pub use links::{GpuLinks, LinkMap, PairLinks};
 pub use mig_profile::MigProfile;

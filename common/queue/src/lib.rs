@@ -8,7 +8,6 @@
 #![deny(missing_docs, clippy::missing_errors_doc)]
 
 mod keeping;
-mod lingering;
 mod listed;
 mod name;
 mod named_search;
@@ -18,7 +17,6 @@ mod patience;
 #[cfg(test)]
 mod private_lock;
 mod progress;
-mod prospect;
 mod queued;
 mod retry_schedule;
 mod room;
@@ -26,6 +24,7 @@ mod search;
 mod seeker;
 mod select;
 mod shared_turn;
+mod soon;
 mod stalled_head;
 mod ticket;
 mod tolerance;

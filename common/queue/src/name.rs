@@ -15,16 +15,20 @@ pub trait Name {
     /// # Errors
     ///
     /// The name is in use for another request.
-    fn find(&mut self) -> Result<Option<Self::Same>, Failure>;
+    fn find(&mut self) -> Result<Option<Self::Same>, Failure> {
+        Ok(None)
+    }
     /// Waits for this call's turn at the name, and looks for it then. With the turn no other call
     /// reserves under the name.
     ///
     /// # Errors
     ///
     /// The name is in use for another request, or the lock file cannot be locked.
-    fn enter(&mut self) -> Result<Option<Self::Same>, Failure>;
+    fn enter(&mut self) -> Result<Option<Self::Same>, Failure> {
+        Ok(None)
+    }
     /// Gives the turn back.
-    fn leave(&mut self);
+    fn leave(&mut self) {}
 }
 
 /// No name: no other call reserves for this one.
@@ -32,16 +36,6 @@ pub struct Nameless;
 
 impl Name for Nameless {
     type Same = Infallible;
-
-    fn find(&mut self) -> Result<Option<Infallible>, Failure> {
-        Ok(None)
-    }
-
-    fn enter(&mut self) -> Result<Option<Infallible>, Failure> {
-        Ok(None)
-    }
-
-    fn leave(&mut self) {}
 }
 
 /// What a wait has come to.

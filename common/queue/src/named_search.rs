@@ -6,7 +6,7 @@ use std::time::{Duration, Instant};
 
 use super::outlook::Outlook;
 use super::{Availability, NotServed, Progress, Seeker, Tried, Waiter};
-use super::{availability, head, stalled_head, taken_by, waiting};
+use super::{availability, stalled_head, taken_by, waiting};
 use getgpu_choose::{
     Decision, Granted, InUse, NamedOutcome, NamedTake, Owned, choice::device_claim,
 };
@@ -52,12 +52,7 @@ pub fn take_in_turn(
         search.request = Owned::inside(&search.granted, owned.cover());
     }
     if ahead > 0 && !waits {
-        let alone = stalled_head::alone(
-            || head(&probe, queue),
-            || Ok(search.availability(&probe)?.free),
-            named.devices.len(),
-            stalled_head::ALONE,
-        )?;
+        let alone = stalled_head::left_alone(&probe, &search.request, named.devices.iter())?;
         if alone.is_empty() {
             return Err(taken_by(ahead).hint(how_to_wait));
         }

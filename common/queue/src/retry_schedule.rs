@@ -76,18 +76,15 @@ impl RetrySchedule {
 
     /// Whether the device may be tried now.
     pub(crate) fn due(&self, uuid: &Uuid, now: Instant) -> bool {
-        self.seen
-            .get(uuid)
-            .is_some_and(|seen| !seen.tentative && seen.next <= now)
+        let is_due = |seen: &SeenDevice| !seen.tentative && seen.next <= now;
+        self.seen.get(uuid).is_some_and(is_due)
     }
 
     /// NVML says that it is busy, or does not tell.
     pub(crate) fn busy(&mut self, uuid: &Uuid, now: Instant) {
         if let Some(seen) = self.seen.get_mut(uuid) {
-            seen.next = now
-                + AGAIN
-                    .get(seen.asked)
-                    .map_or(SECOND, |ms| Duration::from_millis(*ms));
+            let pause = AGAIN.get(seen.asked).copied();
+            seen.next = now + pause.map_or(SECOND, Duration::from_millis);
             seen.asked += 1;
         }
     }
@@ -108,23 +105,17 @@ impl RetrySchedule {
 
     /// How many of these were not found in use: for people.
     pub(crate) fn idle(&self, availability: &[Uuid]) -> usize {
-        availability
-            .iter()
-            .filter(|uuid| {
-                self.seen
-                    .get(uuid)
-                    .is_none_or(|seen| seen.since == seen.next)
-            })
+        let is_idle = |seen: &SeenDevice| seen.since == seen.next;
+        let idle = availability.iter();
+        idle.filter(|uuid| self.seen.get(uuid).is_none_or(is_idle))
             .count()
     }
 
     /// How long until one may be tried again.
     pub(crate) fn pause(&self, now: Instant) -> Option<Duration> {
-        self.seen
-            .values()
-            .map(|seen| seen.next.saturating_duration_since(now))
-            .filter(|pause| !pause.is_zero())
-            .min()
+        let seen = self.seen.values();
+        let pauses = seen.map(|seen| seen.next.saturating_duration_since(now));
+        pauses.filter(|pause| !pause.is_zero()).min()
     }
 }
 

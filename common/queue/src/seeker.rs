@@ -57,13 +57,13 @@ pub trait Seeker {
     fn trouble(&self) -> Option<String> {
         None
     }
-    /// How long to wait on for devices that are about to become free; zero if none are.
+    /// How long to wait on for devices that are about to become free; none if none are.
     ///
     /// # Errors
     ///
     /// The lock file cannot be read.
-    fn extension(&mut self, _probe: &OfdLock) -> Result<Duration, Failure> {
-        Ok(Duration::ZERO)
+    fn extension(&mut self, _probe: &OfdLock) -> Result<Option<Duration>, Failure> {
+        Ok(None)
     }
     /// Whether devices may ever be kept for it: others who ask for less would always be faster.
     fn keeps(&self) -> bool {

@@ -4,7 +4,10 @@
 
 use std::time::{Duration, Instant};
 
-use getgpu_model::{Failure, Uuid};
+use super::{availability, head};
+use getgpu_choose::Owned;
+use getgpu_lock::OfdLock;
+use getgpu_model::{Device, Failure, Uuid};
 
 /// A device counts as left alone after it had room, without even a tentative claim, for this time.
 pub const ALONE: Duration = Duration::from_millis(1300);
@@ -13,6 +16,21 @@ const PAUSE: Duration = Duration::from_millis(1);
 /// What the time since the last look counts for at most: on a busy machine looks are seldom, and
 /// so are those of the head.
 const LOOK: Duration = Duration::from_millis(10);
+
+/// Of these devices those that are free and that no waiter for the same request takes, for a call
+/// that does not wait: as many as are wanted, or none.
+///
+/// # Errors
+///
+/// The lock file cannot be read.
+pub fn left_alone<'d>(
+    probe: &OfdLock,
+    request: &Owned,
+    devices: impl Iterator<Item = &'d Device> + Clone,
+) -> Result<Vec<Uuid>, Failure> {
+    let free = || Ok(availability(probe, request, devices.clone())?.free);
+    alone(|| head(probe, request.queue()), free, request.count, ALONE)
+}
 
 /// Asks for the devices with room for `time`, or longer on a busy machine, and gives those that had
 /// room at every look. Stops with none as soon as they are fewer than `wanted`, and as soon as

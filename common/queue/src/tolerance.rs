@@ -4,6 +4,7 @@
 use std::time::{Duration, Instant};
 
 use getgpu_model::{Failure, Kind};
+use getgpu_settings::Wait;
 
 /// A wait without a limit ends after failures of this length without a break: a driver that is
 /// replaced takes some minutes, and one that hangs never comes back.
@@ -11,15 +12,6 @@ const GIVE_UP: Duration = Duration::from_secs(600);
 /// Before the first new attempt, and the longest pause between two; each is twice the last.
 const FIRST_PAUSE: Duration = Duration::from_millis(100);
 const LONGEST_PAUSE: Duration = Duration::from_secs(5);
-
-/// Whether the caller waits until it is served.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) enum Limit {
-    /// It waits for some time, and learns at its end what failed.
-    Set,
-    /// It waits without end.
-    None,
-}
 
 /// Attempts that have failed without one between them that NVML answered.
 #[derive(Debug)]
@@ -42,7 +34,8 @@ impl Tolerance {
         self.failing = None;
     }
 
-    /// Bears with a failure that may pass; gives when the next attempt is due.
+    /// Bears with a failure that may pass, in a wait with this limit or without one; gives when the
+    /// next attempt is due.
     ///
     /// # Errors
     ///
@@ -50,7 +43,7 @@ impl Tolerance {
     pub(crate) fn bear(
         &mut self,
         failure: Failure,
-        limit: Limit,
+        wait: Wait,
         now: Instant,
     ) -> Result<Instant, Failure> {
         let before = self.failing.take();
@@ -58,7 +51,7 @@ impl Tolerance {
         let is_silent = |failure: &Failure| failure.kind != Kind::NoDevice;
         let silent = before.as_ref().filter(|last| is_silent(&last.failure));
         let since = silent.map_or(now, |failing| failing.since);
-        if limit == Limit::None
+        if wait.0.is_none()
             && is_silent(&failure)
             && now.saturating_duration_since(since) >= GIVE_UP
         {
@@ -92,6 +85,8 @@ impl Tolerance {
 mod tests {
     use super::*;
 
+    const NO_LIMIT: Wait = Wait(None);
+
     fn failure() -> Failure {
         Failure::new(Kind::Nvml, "why")
     }
@@ -101,7 +96,7 @@ mod tests {
         let (mut tolerance, mut now) = (Tolerance::default(), Instant::now());
         let mut pauses = Vec::new();
         for _ in 0..9 {
-            let again = tolerance.bear(failure(), Limit::None, now).unwrap();
+            let again = tolerance.bear(failure(), NO_LIMIT, now).unwrap();
             pauses.push((again - now).as_millis());
             assert!(tolerance.pauses(now) && !tolerance.pauses(again));
             now = again;
@@ -113,7 +108,7 @@ mod tests {
         );
         tolerance.recover();
         assert!(tolerance.failure().is_none() && !tolerance.pauses(now));
-        let again = tolerance.bear(failure(), Limit::None, now).unwrap();
+        let again = tolerance.bear(failure(), NO_LIMIT, now).unwrap();
         assert_eq!(again - now, FIRST_PAUSE);
     }
 
@@ -123,22 +118,22 @@ mod tests {
         let at = |seconds| start + Duration::from_secs(seconds);
         let mut tolerance = Tolerance::default();
         for second in [0, 1, 300, 599] {
-            assert!(tolerance.bear(failure(), Limit::None, at(second)).is_ok());
+            assert!(tolerance.bear(failure(), NO_LIMIT, at(second)).is_ok());
         }
-        assert!(tolerance.bear(failure(), Limit::Set, at(700)).is_ok());
-        let ended = tolerance.bear(failure(), Limit::None, at(701));
+        assert!(tolerance.bear(failure(), Wait::NO, at(700)).is_ok());
+        let ended = tolerance.bear(failure(), NO_LIMIT, at(701));
         assert_eq!(ended.unwrap_err(), failure());
         let missing = Failure::new(Kind::NoDevice, "why");
         for second in [702, 5000, 9000] {
-            let borne = tolerance.bear(missing.clone(), Limit::None, at(second));
+            let borne = tolerance.bear(missing.clone(), NO_LIMIT, at(second));
             assert!(borne.is_ok(), "NVML answers");
         }
-        assert!(tolerance.bear(failure(), Limit::None, at(9001)).is_ok());
+        assert!(tolerance.bear(failure(), NO_LIMIT, at(9001)).is_ok());
         let mut answered = Tolerance::default();
         for second in [0, 599] {
-            assert!(answered.bear(failure(), Limit::None, at(second)).is_ok());
+            assert!(answered.bear(failure(), NO_LIMIT, at(second)).is_ok());
         }
         answered.recover();
-        assert!(answered.bear(failure(), Limit::None, at(700)).is_ok());
+        assert!(answered.bear(failure(), NO_LIMIT, at(700)).is_ok());
     }
 }

@@ -145,8 +145,7 @@ impl<'l, S: Seeker> Waiter<'l, S> {
         }
         if self.patience.extensions > 0 {
             self.patience.extensions -= 1;
-            let extension = self.seeker.extension(&self.probe)?;
-            if !extension.is_zero() {
+            if let Some(extension) = self.seeker.extension(&self.probe)? {
                 self.patience.limit = Some(self.progress.waited() + extension);
                 return Ok(extension);
             }

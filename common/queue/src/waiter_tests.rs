@@ -61,8 +61,8 @@ impl Seeker for Script {
         }
         Ok(Tried::Taken(([1, 2].map(|n| may(&uuid(n))), self.counts)))
     }
-    fn extension(&mut self, _: &OfdLock) -> Result<Duration, Failure> {
-        Ok(if self.lingers { SELDOM } else { Duration::ZERO })
+    fn extension(&mut self, _: &OfdLock) -> Result<Option<Duration>, Failure> {
+        Ok(self.lingers.then_some(SELDOM))
     }
     fn outlook(&self, _: &OfdLock) -> Outlook {
         Outlook::default()

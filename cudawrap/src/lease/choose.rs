@@ -5,7 +5,7 @@
 use std::rc::Rc;
 
 use getgpu_ask::Node;
-use getgpu_choose::{Asked, Chooser, GIVEN_ANOTHER, Granted, Outside, Owned, Part, Taken};
+use getgpu_choose::{Asked, GIVEN_ANOTHER, Granted, Outside, Owned, Taken};
 use getgpu_lock::Side;
 use getgpu_model::{Detail, Device, Failure, Inventory, Kind, Uuid, Visible};
 use getgpu_queue::{At, Nameless, Observer, Obstacle, Selected, Selection, Served, outlast};
@@ -13,8 +13,6 @@ use getgpu_settings::DeviceNames;
 
 use crate::bind::CpuNeighbours;
 use crate::call::CudawrapCall;
-use crate::lease::helper;
-use crate::lease::together::{check_first_mig, check_instances, check_together};
 use crate::ranks::{Rank, apply_rank, waiting};
 use crate::visible;
 
@@ -23,7 +21,10 @@ const CHOOSING: [&str; 5] = ["type", "profile", "model", "min_memory", "gpu"];
 
 /// The devices for a program, and what was found out on the way to them.
 pub struct Choice {
-    pub devices: Devices,
+    pub devices: Vec<Device>,
+    /// Free ones, claimed; none: the devices are just those that the grant names, and there was
+    /// nothing to choose.
+    pub taken: Option<Taken>,
     pub request: Rc<Granted>,
     /// The devices that the program is to see behind its own, if it is to see more than that.
     pub others: Vec<Uuid>,
@@ -33,27 +34,9 @@ pub struct Choice {
     pub node: Option<Rc<Inventory>>,
 }
 
-/// Which devices a program is to have.
-pub enum Devices {
-    /// Free ones, claimed.
-    Free(Taken),
-    /// Just those that the grant names: there was nothing to choose.
-    Named(Vec<Device>),
-}
-
-/// The devices that a program is to have that was started by cudawrap's own name.
-pub fn choose(call: &CudawrapCall<'_>, asked: Asked) -> Result<Choice, Failure> {
-    // A grant of one MIG device, given by its full UUID: nothing to choose, so neither
-    // NVML nor reservations are asked.
-    match by_uuid(call, &asked).filter(|device| device.uuid.is_mig()) {
-        Some(device) => only(call, device, asked.by_name(), None),
-        None => free(call, asked),
-    }
-}
-
 /// The one device that the grant names by its full UUID, where nothing else has to be
 /// known of it.
-pub(super) fn by_uuid(call: &CudawrapCall<'_>, asked: &Asked) -> Option<Device> {
+pub fn by_uuid(call: &CudawrapCall<'_>, asked: &Asked) -> Option<Device> {
     let share = call.settings.share;
     let is_sized = asked.least_detail() >= Detail::Size;
     let sized = share.is_some_and(|share| share.needs_memory() || is_sized);
@@ -72,7 +55,7 @@ pub(super) fn by_uuid(call: &CudawrapCall<'_>, asked: &Asked) -> Option<Device> 
     uuid.cloned().map(Device::by_uuid)
 }
 
-pub(super) fn only(
+pub fn only(
     call: &CudawrapCall<'_>,
     device: Device,
     granted: Granted,
@@ -81,7 +64,8 @@ pub(super) fn only(
     let request = Rc::new(apply_rank::share_single_device(call, granted, &device)?);
     tell_of_excluded(call, &request, &device);
     Ok(Choice {
-        devices: Devices::Named(vec![device]),
+        devices: vec![device],
+        taken: None,
         request,
         others: Vec::new(),
         neighbours: cpu_neighbours(call),
@@ -104,18 +88,19 @@ fn tell_of_excluded(call: &CudawrapCall<'_>, request: &Granted, device: &Device)
 
 /// Free devices of the request's pool, waited for if that is wanted; or the devices of the
 /// grant, if it has as many as are wanted.
-pub fn free(call: &CudawrapCall<'_>, asked: Asked) -> Result<Choice, Failure> {
-    free_on(call, asked, helper::node(call.settings))
-}
-
-/// The same, of a node that was asked before.
-pub(super) fn free_on<'s>(
+pub fn free<'s>(
     call: &CudawrapCall<'s>,
     asked: Asked,
     mut node: Node<'s>,
 ) -> Result<Choice, Failure> {
     let mut neighbours = cpu_neighbours(call);
-    let mut look = |node: &mut Node<'_>| {
+    let at = At {
+        lock_file: call.lock_file,
+        side: Side::Lease,
+        environment: call.environment,
+        diag: call.diag,
+    };
+    let looked = outlast(&mut node, call.diag, |node| {
         let (request, others) = place(call, node, asked.clone(), &mut neighbours)?;
         let request = Rc::new(request);
         let known = node.known();
@@ -128,51 +113,47 @@ pub(super) fn free_on<'s>(
         {
             return Ok((request, others, None));
         }
-        let selection = Selection {
-            node,
-            lock_file: call.lock_file,
-            side: Side::Lease,
-            request: &owned,
-        };
-        let selected = selection.run(&mut Together {
+        let mut together = Together {
             call,
             request: &owned,
             pool: 0,
-        })?;
+        };
+        let selection = Selection {
+            node,
+            at,
+            request: &owned,
+        };
+        let selected = selection.run(&mut together)?;
         Ok((request, others, Some(selected)))
-    };
-    let looked = outlast(call.settings, call.diag, || node.ask(&mut look));
+    });
     let (request, others, selected) = looked?;
-    let devices = match selected {
-        None => {
-            let inventory = node.known().unwrap_or_default();
-            let devices = granted(&request, &inventory);
-            check_open(call, &devices)?;
-            if !request.count_all {
-                check_together(&devices, &inventory)?;
-            }
-            if let [only] = devices.as_slice() {
-                tell_of_excluded(call, &request, only);
-            }
-            Devices::Named(devices)
-        }
-        Some(Selected::Taken(taken)) => Devices::Free(taken),
+    let taken = match selected {
+        None => None,
+        Some(Selected::Taken(taken)) => Some(taken),
         Some(Selected::Queue(queueing)) => {
-            let at = At {
-                lock_file: call.lock_file,
-                side: Side::Lease,
-                environment: call.environment,
-                diag: call.diag,
-            };
-            let Served::Taken(taken) = queueing.wait(at, &request, &mut node, &mut Nameless)?;
-            let inventory = node.known().unwrap_or_default();
-            check_together(&devices_of(&taken.parts), &inventory)?;
-            Devices::Free(taken)
+            let Served::Taken(taken) = queueing.wait(&request, &mut node, &mut Nameless)?;
+            Some(taken)
         }
     };
     let known = node.known();
+    let inventory = known.clone().unwrap_or_default();
+    let devices: Vec<Device> = match &taken {
+        Some(taken) => taken.devices().cloned().collect(),
+        None => granted(&request, &inventory),
+    };
+    if taken.is_none() {
+        check_open(call, &devices)?;
+    }
+    // Of all that a grant has, the program makes what it can.
+    if taken.is_some() || !request.count_all {
+        inventory.check_together(devices.len(), devices.iter())?;
+    }
+    if let ([only], None) = (devices.as_slice(), &taken) {
+        tell_of_excluded(call, &request, only);
+    }
     Ok(Choice {
         devices,
+        taken,
         request,
         others,
         neighbours,
@@ -271,19 +252,7 @@ impl Observer for Together<'_> {
         if count < 2 || pool.len() < count {
             return Ok(());
         }
-        let whole = pool.iter().filter(|device| device.slot.is_none()).count();
-        check_first_mig(count.saturating_sub(whole), inventory)?;
-        let together = getgpu_model::usable_together(pool.iter().copied());
-        check_instances(count, together, inventory)
-    }
-
-    fn picked(
-        &mut self,
-        _chooser: &mut Chooser<'_, '_>,
-        picked: &[Part],
-        inventory: &Inventory,
-    ) -> Result<(), Failure> {
-        check_together(&devices_of(picked), inventory)
+        inventory.check_together(count, pool.iter().copied())
     }
 
     fn hint(&self, obstacle: Obstacle) -> String {
@@ -302,10 +271,6 @@ impl Observer for Together<'_> {
             }
         }
     }
-}
-
-fn devices_of(parts: &[Part]) -> Vec<Device> {
-    parts.iter().map(|part| part.device.clone()).collect()
 }
 
 pub fn uuids<'d>(devices: impl IntoIterator<Item = &'d Device>) -> Vec<Uuid> {

@@ -51,25 +51,18 @@ unsafe extern "C" {
 /// Becomes `program`. Returns only what went wrong.
 pub fn exec(program: &Path, arguments: &[OsString], spec: &LaunchSpec) -> Failure {
     let path = sys::c_string(program.as_os_str().as_bytes());
-    let mut words: Vec<CString> = arguments
-        .iter()
-        .map(|word| sys::c_string(word.as_bytes()))
-        .collect();
+    let words = arguments.iter().map(|word| sys::c_string(word.as_bytes()));
+    let mut words: Vec<CString> = words.collect();
     if let (ArgvZero::File, Some(name)) = (spec.argv0, words.first_mut()) {
         // As it is, links and all; absolute, so that it outlives a change of directory.
         let file = std::path::absolute(program).unwrap_or_else(|_| program.to_owned());
         *name = sys::c_string(file.as_os_str().as_bytes());
     }
-    let changed: Vec<(&str, CString)> = spec
-        .variables
-        .iter()
-        .map(|(name, value)| {
-            (
-                name.as_str(),
-                sys::c_string(format!("{name}={value}").as_bytes()),
-            )
-        })
-        .collect();
+    let changed = spec.variables.iter().map(|(name, value)| {
+        let entry = sys::c_string(format!("{name}={value}").as_bytes());
+        (name.as_str(), entry)
+    });
+    let changed: Vec<(&str, CString)> = changed.collect();
     let environment = environment(&changed);
     for fd in spec.lease.iter().flat_map(Lease::descriptors) {
         descriptors::inherit(fd);

@@ -12,7 +12,7 @@ use getgpu_settings::RunOrFail;
 use crate::bind::CpuNeighbours;
 use crate::call::{CudawrapCall, Origin};
 use crate::lease::Lease;
-use crate::lease::choose::{Choice, Devices, uuids};
+use crate::lease::choose::{Choice, uuids};
 use crate::lease::others;
 use crate::visible;
 
@@ -38,39 +38,30 @@ pub struct Leased {
 pub fn lease(call: &CudawrapCall<'_>, choice: Choice) -> Result<Leased, Failure> {
     let Choice {
         devices,
+        taken,
         request,
         others,
         neighbours,
         node,
     } = choice;
-    match devices {
-        Devices::Free(taken) => {
-            let devices: Vec<Device> = taken.devices().cloned().collect();
-            Ok(Leased {
-                shown: visible::shown(uuids(&devices), &others, &request, call.settings),
-                lease: Some(Lease::confirm(call, taken)?),
-                devices,
-                neighbours,
-                node,
-            })
-        }
-        Devices::Named(devices) => {
-            let by_gpu = request.grant.visible.may_name_gpu()
-                && devices.iter().any(|device| device.slot.is_some());
-            let is_named = request.grant.is_named_by_variable() && !by_gpu;
-            let stays = call.origin == Origin::Link && is_named && node.is_none();
-            let shown = visible::shown(uuids(&devices), &others, &request, call.settings);
-            let shown = shown.filter(|_| !stays);
-            let by_batch = shown.is_some();
-            Ok(Leased {
-                lease: lease_named(call, &request, &devices, by_batch)?,
-                devices,
-                neighbours,
-                shown,
-                node,
-            })
-        }
-    }
+    let mut shown = visible::shown(uuids(&devices), &others, &request, call.settings);
+    let lease = if let Some(taken) = taken {
+        Some(Lease::confirm(call, taken)?)
+    } else {
+        let by_gpu = request.grant.visible.may_name_gpu()
+            && devices.iter().any(|device| device.slot.is_some());
+        let is_named = request.grant.is_named_by_variable() && !by_gpu;
+        let stays = call.origin == Origin::Link && is_named && node.is_none();
+        shown = shown.filter(|_| !stays);
+        lease_named(call, &request, &devices, shown.is_some())?
+    };
+    Ok(Leased {
+        devices,
+        neighbours,
+        lease,
+        shown,
+        node,
+    })
 }
 
 /// The lease of named devices, or none for a linked program that runs there anyway, which is

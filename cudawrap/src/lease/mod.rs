@@ -10,7 +10,6 @@ pub mod launch;
 pub mod leased;
 pub mod named;
 mod others;
-mod together;
 
 use std::os::fd::{AsRawFd, OwnedFd, RawFd};
 
@@ -121,11 +120,9 @@ impl Lease {
 
     /// What of a device is leased.
     pub fn units(&self, device: &Uuid) -> Option<&Units> {
-        let span = Span::of(device);
-        self.units
-            .iter()
-            .find(|(known, _)| *known == span)
-            .map(|(_, units)| units)
+        let (span, mut leased) = (Span::of(device), self.units.iter());
+        let known = leased.find(|(known, _)| *known == span);
+        known.map(|(_, units)| units)
     }
 
     /// The descriptors that the program inherits.

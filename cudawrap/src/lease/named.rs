@@ -9,7 +9,7 @@ use getgpu_model::{Device, Failure, Inventory, Share, Visible};
 use getgpu_settings::RunOrFail;
 
 use crate::call::CudawrapCall;
-use crate::lease::choose::{Choice, by_uuid, free_on, granted, only};
+use crate::lease::choose::{Choice, by_uuid, free, granted, only};
 use crate::lease::helper;
 
 /// What CUDA_VISIBLE_DEVICES leaves to it: the one device that it names, or what
@@ -36,17 +36,17 @@ pub fn named(call: &CudawrapCall<'_>, asked: Asked) -> Result<Option<Choice>, Fa
     }
     let mut node = helper::node(call.settings);
     match resolve(call, asked.clone(), &mut node) {
-        Ok(Resolved::InMigMode) => free_on(call, asked, node).map(Some),
-        Ok(Resolved::Devices(devices, granted, node_now)) => {
-            match <[Device; 1]>::try_from(devices) {
-                Ok([device]) if !several => {
-                    granted.grant.tell_correction(call.diag);
-                    only(call, device, *granted, Some(node_now)).map(Some)
-                }
-                _ if is_left_alone => Ok(None),
-                _ => free_on(call, asked, node).map(Some),
-            }
+        Ok((request, inventory)) if request.grant.names_gpu_in_mig_mode(&inventory) => {
+            free(call, asked, node).map(Some)
         }
+        Ok((request, inventory)) => match <[Device; 1]>::try_from(granted(&request, &inventory)) {
+            Ok([device]) if !several => {
+                request.grant.tell_correction(call.diag);
+                only(call, device, request, Some(inventory)).map(Some)
+            }
+            _ if is_left_alone => Ok(None),
+            _ => free(call, asked, node).map(Some),
+        },
         Err(failure) => unresolved(call, asked, failure),
     }
 }
@@ -78,20 +78,12 @@ fn unresolved(
         .transpose()
 }
 
-/// What the variable of a linked program names.
-enum Resolved {
-    /// These devices, as they are granted, of this node.
-    Devices(Vec<Device>, Box<Granted>, Rc<Inventory>),
-    /// A GPU in MIG mode, which stands for its MIG devices.
-    InMigMode,
-}
-
-/// Asks NVML what the variable names.
+/// Asks NVML what the variable names: the request for these devices, and the node.
 fn resolve<'s>(
     call: &CudawrapCall<'s>,
     asked: Asked,
     node: &mut Node<'s>,
-) -> Result<Resolved, Failure> {
+) -> Result<(Granted, Rc<Inventory>), Failure> {
     node.ask(|node| {
         let request = asked.granted(node)?;
         let grant = request.filter.grant.clone().unwrap_or_default();
@@ -103,11 +95,6 @@ fn resolve<'s>(
         if let Some(unclear) = request.grant.unclear_index() {
             return Err(unclear);
         }
-        Ok(if request.grant.names_gpu_in_mig_mode(&inventory) {
-            Resolved::InMigMode
-        } else {
-            let devices = granted(&request, &inventory);
-            Resolved::Devices(devices, Box::new(request), inventory)
-        })
+        Ok((request, inventory))
     })
 }

@@ -3,7 +3,7 @@
 //! is used all the same, since it was named.
 
 use getgpu_linux::{procfs, users};
-use getgpu_model::{Detail, Device, GpuProcess, Uuid};
+use getgpu_model::{Device, GpuProcess};
 
 use crate::call::CudawrapCall;
 use crate::lease::helper;
@@ -13,17 +13,18 @@ pub fn tell(call: &CudawrapCall<'_>, devices: &[Device]) {
     if !call.speaks_for_all() {
         return;
     }
-    let used = helper::node(call.settings).ask(|node| {
-        let nvml = node.nvml()?;
-        let used = devices
-            .iter()
-            .map(|device| nvml.usage_by_uuid(&device.uuid, Detail::Full));
-        used.collect::<Result<Vec<_>, _>>()
-    });
-    for (device, usage) in devices.iter().zip(used.unwrap_or_default()) {
-        let mut others = usage.processes.iter().filter(|one| is_of_others(one));
+    let uuids = devices.iter().map(|device| &device.uuid);
+    let shown = helper::node(call.settings).processes_on(uuids.clone());
+    for (uuid, processes) in uuids.zip(shown) {
+        let mut others = processes.iter().filter(|one| is_of_others(one));
         if let Some(first) = others.next() {
-            call.diag.warn(&line(&device.uuid, first, others.count()));
+            let who = users::name_process(first.pid as i32);
+            let more = match others.count() {
+                0 => String::new(),
+                more => format!(" and {more} more"),
+            };
+            let line = format!("{uuid}: also used by {who}{more}, without a lease");
+            call.diag.warn(&line);
         }
     }
 }
@@ -31,20 +32,5 @@ pub fn tell(call: &CudawrapCall<'_>, devices: &[Device]) {
 /// Whether it is a program of another user, or of one that /proc does not show.
 fn is_of_others(process: &GpuProcess) -> bool {
     let own = nix::unistd::geteuid().as_raw();
-    let uid = i32::try_from(process.pid).ok().and_then(procfs::euid);
-    !process.ignored && uid != Some(own)
-}
-
-/// `MIG-12..: also used by ben (pid 4711, python3), who did not start it through cudawrap`
-fn line(uuid: &Uuid, process: &GpuProcess, more: usize) -> String {
-    let pid = i32::try_from(process.pid).unwrap_or_default();
-    let user = procfs::euid(pid).map_or_else(|| "another user".to_owned(), users::name);
-    let program = procfs::comm(pid).map(|comm| procfs::program_name(pid, &comm));
-    let program = program.or_else(|| process.name.clone());
-    let program = program.map_or_else(String::new, |name| format!(", {name}"));
-    let more = match more {
-        0 => String::new(),
-        more => format!(" and {more} more"),
-    };
-    format!("{uuid}: also used by {user} (pid {pid}{program}){more}, without a lease")
+    !process.ignored && procfs::euid(process.pid as i32) != Some(own)
 }

@@ -2,7 +2,7 @@
 //! inside a step: a batch script, and whatever it starts by other means than srun, has
 //! SLURM_LOCALID=0 without being a rank.
 
-use getgpu_model::Failure;
+use getgpu_model::{Failure, batch::tasks_on};
 
 use super::rank::{Rank, RankVariables, number};
 
@@ -54,43 +54,4 @@ fn size(get: RankVariables<'_>) -> Result<Option<usize>, Failure> {
     }
     let size = listed("SLURM_TASKS_PER_NODE").or(number(get, "SLURM_NTASKS_PER_NODE")?);
     Ok(size.or(on_one("SLURM_NNODES", "SLURM_NTASKS")?))
-}
-
-/// The tasks on a node of a list such as `2(x3),1`.
-fn tasks_on(list: &str, node: usize) -> Option<usize> {
-    let mut before = 0;
-    for part in list.split(',') {
-        let (tasks, nodes) = match part.split_once("(x") {
-            Some((tasks, nodes)) => (tasks, nodes.strip_suffix(')')?.parse().ok()?),
-            None => (part, 1_usize),
-        };
-        if node - before < nodes {
-            return tasks.trim().parse().ok();
-        }
-        before += nodes;
-    }
-    None
-}
-
-#[cfg(test)]
-mod tests {
-    use super::tasks_on;
-
-    #[test]
-    fn lists_of_tasks() {
-        for (list, node, tasks) in [
-            ("4", 0, Some(4)),
-            ("4", 1, None),
-            ("3,1", 0, Some(3)),
-            ("3,1", 1, Some(1)),
-            ("2(x3),1", 2, Some(2)),
-            ("2(x3),1", 3, Some(1)),
-            ("2(x3),1", 4, None),
-            ("", 0, None),
-            ("x", 0, None),
-            ("2(x", 0, None),
-        ] {
-            assert_eq!(tasks_on(list, node), tasks, "{list} {node}");
-        }
-    }
 }

@@ -136,7 +136,7 @@ fn with_device(
         began,
     };
     let choice = match asked.grant().visible {
-        Visible::Unset => free(&call, asked)?,
+        Visible::Unset => free(&call, asked, helper::node(settings))?,
         _ => match named(&call, asked)? {
             Some(choice) => choice,
             None => return Ok(LaunchSpec::unchanged()),

@@ -110,11 +110,8 @@ fn leading_here<'c>(chains: &'c [Chain], given: bool, ourselves: &Ourselves) -> 
 }
 
 fn nowhere(chain: &Chain) -> Failure {
-    let shown = chain
-        .hops
-        .first()
-        .map(|hop| hop.display().to_string())
-        .unwrap_or_default();
+    let shown = chain.hops.first().map(|hop| hop.display().to_string());
+    let shown = shown.unwrap_or_default();
     let name = chain.link_name().unwrap_or_default().to_string_lossy();
     let message =
         format!("{shown}: there is no CUDAWRAP_{name} beside it and no other {name} in PATH");
@@ -172,10 +169,10 @@ pub fn typed(name: &OsStr) -> Result<PathBuf, Failure> {
     if let Ok(found) = which::which_in(name, Some(&path), ".") {
         return Ok(found);
     }
-    let there = directories(Some(&path))
+    let mut there = directories(Some(&path))
         .into_iter()
-        .map(|dir| dir.join(name))
-        .find(|path| path.exists());
+        .map(|dir| dir.join(name));
+    let there = there.find(|path| path.exists());
     let shown = name.to_string_lossy();
     Err(match there {
         Some(path) => Failure::new(

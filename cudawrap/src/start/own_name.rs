@@ -13,8 +13,9 @@ use getgpu_model::{Diag, Failure, Verbosity, Visible, exit};
 use getgpu_settings::{Environment, Loaded};
 
 use crate::call::{CudawrapCall, Lessee, Origin};
-use crate::lease::choose::choose;
+use crate::lease::choose::{by_uuid, free, only};
 use crate::lease::handover::{LaunchSpec, exec};
+use crate::lease::helper;
 use crate::lease::launch::{fail, launch, log_refusal};
 use crate::lease::leased::lease;
 use crate::options::{self, CudawrapOptions, Wanted};
@@ -90,7 +91,12 @@ fn prepare(options: &CudawrapOptions, program: &Path, diag: &Diag) -> Result<Lau
         tag: typed.map_or_else(lease_tag::own, |tag| Ok(Some(tag)))?,
         began,
     };
-    let choice = choose(&call, asked);
+    // A grant of one MIG device, given by its full UUID: nothing to choose, so neither
+    // NVML nor reservations are asked.
+    let choice = match by_uuid(&call, &asked).filter(|device| device.uuid.is_mig()) {
+        Some(device) => only(&call, device, asked.by_name(), None),
+        None => free(&call, asked, helper::node(settings)),
+    };
     let ready = choice.and_then(|choice| launch(&call, lease(&call, choice)?));
     ready.inspect_err(|failure| log_refusal(settings, program, call.tag.as_deref(), failure))
 }

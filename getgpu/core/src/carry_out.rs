@@ -6,7 +6,7 @@ use std::time::Instant;
 use getgpu_choose::{Asked, LockWarning, find_lock_file, syslog};
 use getgpu_lock::Role;
 use getgpu_model::{Diag, Failure, Kind, lease_tag};
-use getgpu_settings::{Environment, Loaded, Settings, Source};
+use getgpu_settings::{Environment, Loaded, Source};
 
 use crate::call::{GetgpuCall, node};
 use crate::list::{self, Listing};
@@ -27,65 +27,64 @@ pub fn carry_out(
     let loaded = loaded.strict()?;
     let settings = &loaded.settings;
     let lock_file = || find_lock_file(settings, environment, diag, LockWarning::Print);
+    // What is looked at, or reserved already, is told to a job without a GPU too.
+    let listed = || Asked::listed(settings, environment, options.grant_use);
+    let call = || -> Result<_, Failure> {
+        Ok(GetgpuCall {
+            options,
+            environment,
+            settings,
+            lock_file: lock_file()?,
+            diag,
+            began,
+        })
+    };
     match &options.action {
         Action::Release(name) => {
-            let device_at = |index| {
-                let asked = Asked::listed(settings, environment, options.grant_use)?;
-                list::device_at(&mut node(settings), asked, index)
-            };
+            let device_at = |index| list::device_at(&mut node(settings), listed()?, index);
             release::one(&lock_file()?, name, device_at, diag)
         }
         Action::ReleaseAll => release::all(&lock_file()?, diag),
         Action::Queue { json: true } => list::queue::show_json(&lock_file()?),
         Action::Queue { json: false } => {
-            let asked = Asked::listed(settings, environment, options.grant_use)?;
-            list::queue::show(&mut node(settings), asked, &lock_file()?)
+            list::queue::show(&mut node(settings), listed()?, &lock_file()?)
         }
-        _ => {
-            let asked = asked(options, settings, environment)?;
-            let call = GetgpuCall {
-                options,
-                environment,
-                settings,
-                lock_file: lock_file()?,
-                diag,
-                began,
-            };
-            if matches!(options.action, Action::Print(_)) {
-                asked.warn_of_excluded(diag);
-            }
-            look_or_print(&call, asked, metrics).inspect_err(|failure| {
-                let prints = matches!(options.action, Action::Print(_));
-                if prints && matches!(failure.kind, Kind::NoneFree | Kind::Refused) {
-                    let caller = caller::find().name;
-                    let label = lease_tag::own().ok().flatten();
-                    let tag = options.tag.as_ref().or(label.as_ref());
-                    let tag = tag.map(String::as_str);
-                    syslog::refused(settings, "getgpu", &caller, tag, &failure.message);
-                }
+        Action::List => list::show(
+            &mut node(settings),
+            listed()?,
+            &lock_file()?,
+            options,
+            metrics,
+        ),
+        Action::Watch(every) => {
+            let (asked, lock_file) = (listed()?, lock_file()?);
+            list::watch::run(*every, || {
+                list::drawn(&mut node(settings), asked.clone(), &lock_file, options).into_bytes()
             })
+        }
+        Action::CountFree => list::count::free(&mut node(settings), &listed()?, &lock_file()?),
+        Action::Tagged(name) => print_tagged(&call()?, name),
+        action => {
+            let asked = Asked::new(settings, environment, options.grant_use)?;
+            let asked = match action {
+                Action::Print(Some(_)) => asked.by_index(),
+                _ => asked.as_lease_of(lease_of(options)),
+            };
+            let call = call()?;
+            asked.warn_of_excluded(diag);
+            print(&call, asked).inspect_err(|failure| log_refusal(&call, failure))
         }
     }
 }
 
-/// Which devices the call is about.
-fn asked(
-    options: &GetgpuOptions,
-    settings: &Settings,
-    environment: &Environment,
-) -> Result<Asked, Failure> {
-    match options.action {
-        // What is looked at, or reserved already, is told to a job without a GPU too.
-        Action::List | Action::Watch(_) | Action::CountFree | Action::Tagged(_) => {
-            Asked::listed(settings, environment, options.grant_use)
-        }
-        Action::Print(Some(_)) => {
-            Asked::new(settings, environment, options.grant_use).map(Asked::by_index)
-        }
-        _ => {
-            let asked = Asked::new(settings, environment, options.grant_use)?;
-            Ok(asked.as_lease_of(lease_of(options)))
-        }
+/// Writes down that a call got no device, where the site wants that.
+fn log_refusal(call: &GetgpuCall<'_>, failure: &Failure) {
+    if matches!(failure.kind, Kind::NoneFree | Kind::Refused) {
+        let caller = caller::find().name;
+        let label = lease_tag::own().ok().flatten();
+        let tag = call.options.tag.as_ref().or(label.as_ref());
+        let tag = tag.map(String::as_str);
+        syslog::refused(call.settings, "getgpu", &caller, tag, &failure.message);
     }
 }
 
@@ -94,25 +93,6 @@ fn lease_of(options: &GetgpuOptions) -> Option<i32> {
     match options.keep {
         Keep::Hold(pid) if options.role == Role::Lease => pid,
         _ => None,
-    }
-}
-
-/// What a call with a request does: shows devices, or prints one.
-fn look_or_print(
-    call: &GetgpuCall<'_>,
-    asked: Asked,
-    metrics: fn(&Listing) -> String,
-) -> Result<(), Failure> {
-    let (settings, lock_file) = (call.settings, &call.lock_file);
-    match &call.options.action {
-        Action::List => list::show(&mut node(settings), asked, lock_file, call.options, metrics),
-        Action::Watch(every) => list::watch::run(*every, || {
-            let mut node = node(settings);
-            list::drawn(&mut node, asked.clone(), lock_file, call.options).into_bytes()
-        }),
-        Action::CountFree => list::count::free(&mut node(settings), &asked, lock_file),
-        Action::Tagged(name) => print_tagged(call, name),
-        _ => print(call, asked),
     }
 }
 

@@ -34,14 +34,21 @@ pub enum Admission {
     Over(Failure),
 }
 
-/// Counts what this user holds. With `more` units it must not be more than `most` devices.
-pub(crate) fn enter(
+/// Whether this user may have what is asked for; the guard keeps the user's other calls from counting
+/// meanwhile.
+///
+/// # Errors
+///
+/// The lock file cannot be read or locked.
+pub fn enter(
     lock_file: &LockFile,
     probe: &OfdLock,
     inventory: &Inventory,
-    most: u32,
-    more: i64,
+    request: &Owned,
 ) -> Result<Admission, Failure> {
+    if request.cap().is_none() {
+        return Ok(Admission::Within(None));
+    }
     let uid = nix::unistd::geteuid().as_raw();
     let byte = layout::uid(namespaces::host_uid(uid));
     let counting = match user_locks::enter(lock_file, byte, &[uid])? {
@@ -54,11 +61,8 @@ pub(crate) fn enter(
             return Ok(Admission::Over(Failure::new(Kind::NoneFree, text)));
         }
     };
-    let held = count(lock_file, probe, inventory, uid)?;
-    if held.units + more <= i64::from(most) * UNITS {
-        return Ok(Admission::Within(Some(counting)));
-    }
-    Ok(Admission::Over(held.limit_error(most)))
+    let over = over(lock_file, probe, inventory, request)?;
+    Ok(over.map_or(Admission::Within(Some(counting)), Admission::Over))
 }
 
 impl HeldByUser {
@@ -92,10 +96,8 @@ pub fn check_satisfiable(request: &Owned, inventory: Option<&Inventory>) -> Resu
         (None, None) => request.most_units(&Inventory::default()),
         (Some(_), None) => return Ok(()),
     };
-    let Some(most) = request
-        .cap()
-        .filter(|most| wanted > i64::from(*most) * UNITS)
-    else {
+    let is_too_little = |most: &u32| wanted > i64::from(*most) * UNITS;
+    let Some(most) = request.cap().filter(is_too_little) else {
         return Ok(());
     };
     let share = request.filter.share;
@@ -152,8 +154,8 @@ fn count(
         }
         if !units.is_empty() {
             held.units += units.count();
-            held.names
-                .push(format!("{}{}", device.uuid, who.unwrap_or_default()));
+            let name = format!("{}{}", device.uuid, who.unwrap_or_default());
+            held.names.push(name);
         }
     }
     Ok(held)

@@ -111,12 +111,9 @@ impl Chooser<'_, '_> {
         let pool = pool::candidates(&self.request.filter, inventory, count)?;
         let share = self.request.filter.share.is_some();
         // Of shares also, so that what was the least loaded device still is when its part is taken.
-        let gate = if count > 1 || share {
-            gate::enter(self.lock_file)?
-        } else {
-            None
-        };
-        let guard = match self.within_cap(probe, inventory)? {
+        let gate = (count > 1 || share).then(|| gate::enter(self.lock_file));
+        let gate = gate.transpose()?;
+        let guard = match cap::enter(self.lock_file, probe, inventory, self.request)? {
             Admission::Within(guard) => guard,
             Admission::Over(over) => return Ok(ChoiceOutcome::OverCap(over)),
         };
@@ -133,12 +130,8 @@ impl Chooser<'_, '_> {
             return Ok(ChoiceOutcome::NoneFree(round.reasons(count)));
         }
         drop(gate);
-        Ok(ChoiceOutcome::Taken(Taken {
-            parts: self.in_order(round.picked),
-            cover: self.request.cover.clone(),
-            guard,
-            stops: None,
-        }))
+        let (parts, cover) = (self.in_order(round.picked), self.request.cover.clone());
+        Ok(ChoiceOutcome::Taken(Taken::new(parts, cover, guard)))
     }
 
     /// In the order of the node, or of a grant of which all are taken: a program numbers its
@@ -156,25 +149,21 @@ impl Chooser<'_, '_> {
 
     /// Claims as many devices as are wanted; false if too few are free.
     fn pick_all(&mut self, probe: &OfdLock, round: &mut Round<'_>) -> Result<bool, Failure> {
-        let (patience, pause) = if self.request.filter.share.is_some() {
-            (SHARE_PATIENCE, Duration::from_micros(100))
-        } else {
-            (PATIENCE, Duration::from_millis(2))
-        };
         let began = run_clock::now();
+        let patience = if self.request.filter.share.is_some() {
+            (began, SHARE_PATIENCE, Duration::from_micros(100))
+        } else {
+            (began, PATIENCE, Duration::from_millis(2))
+        };
         while round.picked.len() < self.request.count {
             let known = round.rejected.len();
-            match self.pick_one(probe, round)? {
+            // Others are deciding about these: a call that gives way leaves one of them free.
+            match device_claim::past_tentative(patience, || self.pick_one(probe, round))? {
                 // Without one of them another set is connected best.
                 Offer::Available(()) if round.links.is_some() && round.rejected.len() > known => {
                     round.picked.clear();
                 }
                 Offer::Available(()) => {}
-                // Others are deciding about these: a call that gives way leaves one of
-                // them free.
-                Offer::Rejected(Rejected::Tentative) if run_clock::since(began) < patience => {
-                    run_clock::sleep(pause);
-                }
                 Offer::Rejected(_) if round.links.is_some() => {
                     // Where none of a set was refused for good, any will do.
                     round.links.take_if(|_| round.rejected.len() == known);
@@ -209,10 +198,8 @@ impl Chooser<'_, '_> {
             match self.try_device(probe, device)? {
                 Offer::Available(claim) => {
                     *round.gpu_loads.entry(device.gpu).or_default() += claim.units().count();
-                    let device = device.clone();
-                    round
-                        .picked
-                        .push((candidate.position, Part::claimed(device, claim)));
+                    let part = Part::claimed(device.clone(), claim);
+                    round.picked.push((candidate.position, part));
                     return Ok(Offer::Available(()));
                 }
                 Offer::Rejected(Rejected::Tentative) => contended = true,
@@ -243,18 +230,14 @@ impl Chooser<'_, '_> {
                 continue;
             }
             let nearest = request.nearest.as_ref();
+            let distance = nearest.map(|nearest| nearest.distance(device, number));
+            let load = of_device.then(|| self.load(probe, device)).transpose()?;
             left.push(Candidate {
                 device,
                 position: *position,
-                load: if of_device {
-                    self.load(probe, device)?
-                } else {
-                    0
-                },
+                load: load.unwrap_or(0),
                 gpu_load: round.gpu_loads.get(&device.gpu).copied().unwrap_or(0),
-                distance: nearest
-                    .map(|nearest| nearest.distance(device, number))
-                    .unwrap_or_default(),
+                distance: distance.unwrap_or_default(),
             });
         }
         if round.picked.len() + left.len() < request.count {
@@ -272,20 +255,6 @@ impl Chooser<'_, '_> {
             left.sort_by_key(beside);
         }
         Ok(left)
-    }
-
-    /// Whether this user may have what is asked for; the guard keeps the user's other
-    /// calls from counting meanwhile.
-    ///
-    /// # Errors
-    ///
-    /// The lock file cannot be read or locked.
-    pub fn within_cap(&self, probe: &OfdLock, inventory: &Inventory) -> Result<Admission, Failure> {
-        let Some(most) = self.request.cap() else {
-            return Ok(Admission::Within(None));
-        };
-        let more = self.request.most_units(inventory);
-        cap::enter(self.lock_file, probe, inventory, most, more)
     }
 
     pub(super) fn preference(&self) -> Preference {
@@ -358,10 +327,8 @@ impl Chooser<'_, '_> {
         let sick = health.objection().filter(|_| !is_owned);
         let is_full = !self.request.can_start_beside(&health)
             || health.is_exclusive() && has_other_users(probe, span, self.request.user)?;
-        Ok(sick
-            .map(Ailment::text)
-            .or(is_full.then_some(ONE_PROGRAM))
-            .map(|why| Rejected::Unhealthy(why.into())))
+        let why = sick.map(Ailment::text).or(is_full.then_some(ONE_PROGRAM));
+        Ok(why.map(|why| Rejected::Unhealthy(why.into())))
     }
 
     /// Tries one device: a look that other calls do not see, the claim, and NVML last,

@@ -2,9 +2,12 @@
 //! whether its users allow another one. NVML is not asked here; a claim that is given
 //! back keeps others away while it is.
 
+use std::time::{Duration, Instant};
+
 use crate::choice::offer::{Offer, Rejected};
 use crate::pool::Portion;
 use crate::request::Owned;
+use getgpu_linux::run_clock;
 use getgpu_lock::{
     Claim, ClaimSpec, Held, Level, LockFile, Occupancy, OfdLock, Seen, Side, Span, claim, occupancy,
 };
@@ -37,6 +40,25 @@ pub fn claim(
         // What was free a moment ago is not; of a part there may be room beside it.
         None => Offer::Rejected(Rejected::Tentative),
     })
+}
+
+/// Tries again while only tentative claims of others are in the way, until `patience` after `began`.
+///
+/// # Errors
+///
+/// Those of the attempt.
+pub(crate) fn past_tentative<T>(
+    (began, patience, pause): (Instant, Duration, Duration),
+    mut attempt: impl FnMut() -> Result<Offer<T>, Failure>,
+) -> Result<Offer<T>, Failure> {
+    loop {
+        match attempt()? {
+            Offer::Rejected(Rejected::Tentative) if run_clock::since(began) < patience => {
+                run_clock::sleep(pause);
+            }
+            offer => return Ok(offer),
+        }
+    }
 }
 
 /// Which units can be had now. Takes nothing.

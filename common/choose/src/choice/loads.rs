@@ -27,11 +27,7 @@ impl Chooser<'_, '_> {
             let mut load = self.load(probe, device)?;
             if load == 0 && self.request.cover.is_none() {
                 let usage = self.node.nvml()?.usage(device, Detail::Uuid)?;
-                load = if usage.activity == Activity::Idle {
-                    0
-                } else {
-                    UNITS
-                };
+                load = UNITS * i64::from(usage.activity != Activity::Idle);
             }
             *loads.entry(device.gpu).or_default() += load;
         }
@@ -40,10 +36,7 @@ impl Chooser<'_, '_> {
 
     /// Units of the device that are in use on the lock.
     pub(super) fn load(&self, probe: &OfdLock, device: &Device) -> Result<i64, Failure> {
-        Ok(
-            Occupancy::read(probe, self.request.level(), Span::of(&device.uuid))?
-                .all()
-                .count(),
-        )
+        let used = Occupancy::read(probe, self.request.level(), Span::of(&device.uuid))?;
+        Ok(used.all().count())
     }
 }

@@ -136,11 +136,8 @@ fn memory(candidate: &Candidate<'_>) -> u64 {
 /// The compute slices of a profile (`2g.10gb`, `1c.3g.20gb`); a whole GPU has more than
 /// any.
 fn slices(device: &Device) -> u32 {
-    device
-        .profile
-        .as_deref()
-        .and_then(MigProfile::parse)
-        .map_or(u32::MAX, |profile| profile.slices)
+    let profile = device.profile.as_deref().and_then(MigProfile::parse);
+    profile.map_or(u32::MAX, |profile| profile.slices)
 }
 
 #[cfg(test)]

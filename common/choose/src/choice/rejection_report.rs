@@ -12,24 +12,12 @@ use super::offer::Rejected;
 /// Why each device of the pool is in use, for the one line.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct RejectionReport {
-    /// Leased devices per user.
-    pub users: BTreeMap<String, usize>,
-    /// Leased by a user whose name cannot be read.
-    pub leased: usize,
-    /// Reserved, or claimed tentatively.
-    pub reserved: usize,
+    /// How many are in use: by each user, by name, and then for each other reason in its order.
+    used: BTreeMap<(usize, String), usize>,
     /// Those of them that are reserved for this user.
-    pub own: usize,
-    /// Used by programs that never asked.
-    pub other: usize,
-    /// NVML would not tell.
-    pub unknown: usize,
-    /// CUDA cannot or should not start there.
-    pub unhealthy: usize,
-    /// Kept for a waiter that wants several.
-    pub kept: usize,
+    own: usize,
     /// Free, but fewer than are wanted.
-    pub free: usize,
+    free: usize,
 }
 
 impl RejectionReport {
@@ -37,64 +25,44 @@ impl RejectionReport {
     pub fn take(rejected: &[(Device, Rejected)], probe: &OfdLock) -> Self {
         let mut report = Self::default();
         for (device, why) in rejected {
-            match why {
-                Rejected::Free => report.free += 1,
-                Rejected::Kept => report.kept += 1,
-                Rejected::Busy(_) => report.other += 1,
-                Rejected::Unknown(_) => report.unknown += 1,
-                Rejected::Unhealthy(_) => report.unhealthy += 1,
-                Rejected::Taken | Rejected::Tentative | Rejected::NoRoom => {
-                    report.count_holder(probe, Span::of(&device.uuid));
+            let (place, name) = match why {
+                Rejected::Free => {
+                    report.free += 1;
+                    continue;
                 }
-            }
+                Rejected::Kept => (3, "kept for a waiter".to_owned()),
+                Rejected::Busy(_) => (4, "other programs".to_owned()),
+                Rejected::Unknown(_) => (5, "unknown to NVML".to_owned()),
+                Rejected::Unhealthy(_) => (6, "unhealthy".to_owned()),
+                Rejected::Taken | Rejected::Tentative | Rejected::NoRoom => {
+                    report.holder(probe, Span::of(&device.uuid))
+                }
+            };
+            *report.used.entry((place, name)).or_default() += 1;
         }
         report
     }
 
-    fn count_holder(&mut self, probe: &OfdLock, span: Span) {
-        let leased = probe.conflict(span.lease()).ok().flatten().is_some();
-        if !leased {
-            self.reserved += 1;
+    /// The user that leases a device, if the name can be read; else that it is leased, or that it is
+    /// reserved or claimed tentatively.
+    fn holder(&mut self, probe: &OfdLock, span: Span) -> (usize, String) {
+        if probe.conflict(span.lease()).ok().flatten().is_none() {
             let uids = holders::uids(probe, span, Side::Reservation).unwrap_or_default();
             let own = namespaces::host_uid(nix::unistd::geteuid().as_raw());
             self.own += usize::from(uids.contains(&own));
-            return;
+            return (2, "reserved".to_owned());
         }
         let uids = holders::uids(probe, span, Side::Lease).unwrap_or_default();
-        match uids.first() {
-            Some(uid) => *self.users.entry(users::name(*uid)).or_default() += 1,
-            None => self.leased += 1,
-        }
-    }
-
-    fn in_use(&self) -> usize {
-        self.users.values().sum::<usize>()
-            + self.leased
-            + self.reserved
-            + self.kept
-            + self.other
-            + self.unknown
-            + self.unhealthy
+        let user = uids.first().map(|uid| (0, users::name(*uid)));
+        user.unwrap_or_else(|| (1, "leased".to_owned()))
     }
 
     /// `7 of 7 in use (ana 3, ben 2, reserved 1, other programs 1)`
-    pub fn text(&self) -> String {
-        let (used, total) = (self.in_use(), self.in_use() + self.free);
-        let named = self.users.iter().map(|(user, n)| (user.as_str(), *n));
-        let rest = [
-            ("leased", self.leased),
-            ("reserved", self.reserved),
-            ("kept for a waiter", self.kept),
-            ("other programs", self.other),
-            ("unknown to NVML", self.unknown),
-            ("unhealthy", self.unhealthy),
-        ];
-        let parts: Vec<String> = named
-            .chain(rest)
-            .filter(|(_, n)| *n > 0)
-            .map(|(name, n)| format!("{name} {n}"))
-            .collect();
-        format!("{used} of {total} in use ({})", parts.join(", "))
+    fn text(&self) -> String {
+        let used: usize = self.used.values().sum();
+        let parts = self.used.iter().map(|((_, name), n)| format!("{name} {n}"));
+        let parts = parts.collect::<Vec<_>>().join(", ");
+        format!("{used} of {} in use ({parts})", used + self.free)
     }
 
     /// What this user can do, who has reserved some of them.
@@ -134,22 +102,27 @@ mod tests {
 
     #[test]
     fn one_line_says_who() {
-        let report = |users: &[(&str, usize)], reserved, other, free| RejectionReport {
-            users: users
-                .iter()
-                .map(|(user, count)| ((*user).into(), *count))
-                .collect(),
-            reserved,
-            other,
-            free,
-            ..RejectionReport::default()
+        let report = |used: &[(usize, &str, usize)], free| {
+            let used = used.iter();
+            let used = used.map(|(place, name, n)| ((*place, (*name).to_owned()), *n));
+            RejectionReport {
+                used: used.collect(),
+                own: 0,
+                free,
+            }
         };
-        let text = report(&[("ana", 3), ("ben", 2)], 1, 1, 0).text();
+        let used = [
+            (4, "other programs", 1),
+            (2, "reserved", 1),
+            (0, "ben", 2),
+            (0, "ana", 3),
+        ];
+        let text = report(&used, 0).text();
         assert_eq!(
             text,
             "7 of 7 in use (ana 3, ben 2, reserved 1, other programs 1)"
         );
-        let some = report(&[], 3, 0, 1).failure().message;
+        let some = report(&[(2, "reserved", 3)], 1).failure().message;
         assert_eq!(some, "too few free devices: 3 of 4 in use (reserved 3)");
     }
 }

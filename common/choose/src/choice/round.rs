@@ -27,12 +27,8 @@ impl Round<'_> {
 
     /// Whether a device that is picked already is of the same GPU instance.
     pub(super) fn is_beside_picked(&self, device: &Device) -> bool {
-        let instance = device.gpu_instance();
-        instance.is_some()
-            && self
-                .picked
-                .iter()
-                .any(|(_, other)| other.device.gpu_instance() == instance)
+        let (instance, mut picked) = (device.gpu_instance(), self.picked.iter());
+        instance.is_some() && picked.any(|(_, one)| one.device.gpu_instance() == instance)
     }
 
     /// Why each device of the pool was not had. One that could be had, or was not even
@@ -43,12 +39,10 @@ impl Round<'_> {
         } else {
             Rejected::Tentative
         };
-        self.pool
-            .iter()
-            .map(|(position, device)| {
-                let why = self.rejected.remove(position);
-                ((*device).clone(), why.unwrap_or_else(|| rest.clone()))
-            })
-            .collect()
+        let reason = |(position, device): &(usize, &Device)| {
+            let why = self.rejected.remove(position);
+            ((*device).clone(), why.unwrap_or_else(|| rest.clone()))
+        };
+        self.pool.iter().map(reason).collect()
     }
 }

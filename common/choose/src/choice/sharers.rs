@@ -8,10 +8,8 @@ use getgpu_model::{Device, Failure};
 pub(super) fn has_other_users(probe: &OfdLock, span: Span, user: u32) -> Result<bool, Failure> {
     let own = namespaces::host_uid(user);
     for side in [Side::Lease, Side::Reservation] {
-        if holders::uids(probe, span, side)?
-            .iter()
-            .any(|uid| *uid != own)
-        {
+        let uids = holders::uids(probe, span, side)?;
+        if uids.iter().any(|uid| *uid != own) {
             return Ok(true);
         }
     }
@@ -20,9 +18,6 @@ pub(super) fn has_other_users(probe: &OfdLock, span: Span, user: u32) -> Result<
 
 /// Whether a part of the device is confirmed.
 pub(super) fn shared(probe: &OfdLock, device: &Device) -> Result<bool, Failure> {
-    Ok(
-        !Occupancy::read(probe, Level::Outer, Span::of(&device.uuid))?
-            .confirmed
-            .is_empty(),
-    )
+    let used = Occupancy::read(probe, Level::Outer, Span::of(&device.uuid))?;
+    Ok(!used.confirmed.is_empty())
 }

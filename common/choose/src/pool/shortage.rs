@@ -40,37 +40,28 @@ pub fn candidates<'i>(
     count: usize,
 ) -> Result<Vec<(usize, &'i Device)>, Failure> {
     let outside = filter.classify(inventory);
-    let inside = inventory
-        .devices
-        .iter()
-        .enumerate()
-        .zip(&outside)
-        .filter(|(_, out)| out.is_none());
+    let sorted = inventory.devices.iter().enumerate().zip(&outside);
+    let inside = sorted.filter(|(_, out)| out.is_none());
     let pool: Vec<(usize, &Device)> = inside.map(|(device, _)| device).collect();
     let there = match pool.len() {
         0 => return Err(empty_pool(filter, inventory, &outside)),
         there if there >= count => return Ok(pool),
         there => there,
     };
-    let there = if there == 1 {
-        "1 such device exists".to_owned()
-    } else {
-        format!("{there} such devices exist")
+    let there = match there {
+        1 => "1 such device exists".to_owned(),
+        _ => format!("{there} such devices exist"),
     };
-    let wanted_by = filter
-        .place("count")
-        .map_or_else(String::new, |place| format!(" ({place})"));
+    let place = filter.place("count");
+    let wanted_by = place.map_or_else(String::new, |place| format!(" ({place})"));
     let (there_by, hint) = match filter.grant {
         Some(_) => (" within CUDA_VISIBLE_DEVICES", filter.grant_remedy),
         None => ("", "getgpu --list shows what there is"),
     };
     let silent = inventory.nameless().next();
     let silent = silent.map_or_else(String::new, |silent| format!("; {silent}"));
-    Err(Failure::new(
-        Kind::NoDevice,
-        format!("{count} devices wanted{wanted_by}: only {there} here{there_by}{silent}"),
-    )
-    .hint(hint))
+    let text = format!("{count} devices wanted{wanted_by}: only {there} here{there_by}{silent}");
+    Err(Failure::new(Kind::NoDevice, text).hint(hint))
 }
 
 /// What to do in a container that was given a GPU in MIG mode and none of its devices.
@@ -104,23 +95,17 @@ pub fn empty_pool(filter: &Filter, inventory: &Inventory, outside: &[Option<Outs
         return Failure::new(Kind::NoUsableGpu, "no GPU that this process may open");
     }
     let counts = counted(outside.iter().flatten().copied());
-    let parts: Vec<String> = counts
-        .iter()
-        .map(|(out, n)| format!("{n} {}", filter.reason(*out)))
-        .collect();
+    let parts = counts.iter();
+    let parts = parts.map(|(out, n)| format!("{n} {}", filter.reason(*out)));
+    let parts = parts.collect::<Vec<_>>().join("; ");
     let unread = unread_lines(filter, outside);
     let failed = |kind, what: &str, more: &str| {
-        let parts = parts.join("; ");
-        Failure::new(
-            kind,
-            format!("no device of the request {what} here: {parts}{more}"),
-        )
+        let text = format!("no device of the request {what} here: {parts}{more}");
+        Failure::new(kind, text)
     };
     // What does not answer may be what is asked for.
-    if let Some(silent) = inventory
-        .nameless()
-        .find(|silent| may_be_on(filter, silent))
-    {
+    let mut silent = inventory.nameless();
+    if let Some(silent) = silent.find(|silent| may_be_on(filter, silent)) {
         let failure = failed(Kind::Nvml, "answers", &format!("{unread}; {silent}"));
         return failure.hint(HANGS_OR_SICK);
     }
@@ -166,14 +151,10 @@ fn counted<T: PartialEq>(all: impl IntoIterator<Item = T>) -> Vec<(T, usize)> {
 /// `here: 4 x 1g.5gb (4.75 GiB), 1 x whole GPU (39.4 GiB)`, where sizes were asked for.
 fn there_is(inventory: &Inventory) -> Option<String> {
     let kinds = inventory.devices.iter().map(|device| {
-        let name = device
-            .profile
-            .as_deref()
-            .unwrap_or(if device.slot.is_some() {
-                "MIG device"
-            } else {
-                "whole GPU"
-            });
+        let name = match device.slot {
+            Some(_) => device.profile.as_deref().unwrap_or("MIG device"),
+            None => device.profile.as_deref().unwrap_or("whole GPU"),
+        };
         let size = device.memory? as f64 / f64::from(1 << 30);
         Some(format!("{name} ({size:.2} GiB)"))
     });
@@ -189,10 +170,8 @@ fn models(inventory: &Inventory) -> Option<String> {
 }
 
 fn here<T: PartialEq + Display>(kinds: Vec<T>) -> Option<String> {
-    let parts: Vec<String> = counted(kinds)
-        .iter()
-        .map(|(kind, n)| format!("{n} x {kind}"))
-        .collect();
+    let parts = counted(kinds).into_iter();
+    let parts: Vec<String> = parts.map(|(kind, n)| format!("{n} x {kind}")).collect();
     (!parts.is_empty()).then(|| format!("here: {}", parts.join(", ")))
 }
 

@@ -91,6 +91,9 @@ impl Grant {
             visible => visible,
         };
         let value = value.map(|value| value.to_string_lossy().into_owned());
+        let list = environment
+            .batch_job
+            .then(|| allowed::allowed(settings).ok());
         let mut grant = Self {
             value: value.unwrap_or_default(),
             visible,
@@ -103,10 +106,7 @@ impl Grant {
             batch_job: environment.batch_job,
             of_link: false,
             // Without it nothing is certain, and a grant that is named needs no list.
-            site: environment
-                .batch_job
-                .then(|| allowed::allowed(settings).ok().flatten())
-                .flatten(),
+            site: list.flatten().flatten(),
             lacks_part: part == Some(PartOfJob::Missing),
         };
         match part {
@@ -141,12 +141,11 @@ impl Grant {
         }
         let inventory = node.inventory(Detail::Place)?;
         let of_batch = self.batch_gpus.is_some();
+        let is_index = |entry: &Selector| matches!(entry, Selector::Index(_));
         if let Visible::Entries(entries) = &self.visible
             && !self.order_by_pci
             && inventory.gpus.len() > 1
-            && entries
-                .iter()
-                .any(|entry| matches!(entry, Selector::Index(_)))
+            && entries.iter().any(is_index)
         {
             let named = node.inventory(Detail::Name)?;
             self.is_reordered = visible::counts_in_another_order(entries, &named.gpus);
@@ -278,45 +277,33 @@ impl Grant {
         if !visible::hides_all(&self.value) {
             return self.vanished(&Inventory::default());
         }
-        let shown = if self.value.is_empty() {
-            "empty"
-        } else {
-            self.value.as_str()
+        let shown = match self.value.as_str() {
+            "" => "empty",
+            value => value,
         };
-        Failure::new(
-            Kind::NoDevice,
-            format!("CUDA_VISIBLE_DEVICES is {shown}: it names no device"),
-        )
-        .hint(self.without())
+        let text = format!("CUDA_VISIBLE_DEVICES is {shown}: it names no device");
+        Failure::new(Kind::NoDevice, text).hint(self.without())
     }
 
     /// A grant that no longer names anything here.
     fn vanished(&self, inventory: &Inventory) -> Failure {
+        let value = &self.value;
         if let Some(silent) = inventory.nameless().next() {
-            let value = &self.value;
             let text =
                 format!("CUDA_VISIBLE_DEVICES={value}: no such device answers here; {silent}");
             return Failure::new(Kind::Nvml, text).hint(nvml_client::HANGS_OR_SICK);
         }
-        if self.value.starts_with("$(") || self.value.starts_with('`') {
-            let text = format!(
-                "CUDA_VISIBLE_DEVICES={}: no shell expanded this",
-                self.value
-            );
+        if value.starts_with("$(") || value.starts_with('`') {
+            let text = format!("CUDA_VISIBLE_DEVICES={value}: no shell expanded this");
             return Failure::new(Kind::NoDevice, text)
                 .hint("where no shell is, without the variable: cudawrap -- PROGRAM");
         }
-        let shown: String = self.value.chars().take(60).collect();
-        let dots = if shown.len() < self.value.len() {
-            ".."
-        } else {
-            ""
-        };
-        Failure::new(
-            Kind::NoDevice,
-            format!("CUDA_VISIBLE_DEVICES={shown}{dots}: no such device on this node"),
-        )
-        .hint(match self.value.as_str() {
+        let mut shown: String = value.chars().take(60).collect();
+        if shown.len() < value.len() {
+            shown += "..";
+        }
+        let text = format!("CUDA_VISIBLE_DEVICES={shown}: no such device on this node");
+        Failure::new(Kind::NoDevice, text).hint(match value.as_str() {
             _ if self.batch_job => GIVEN_ANOTHER,
             "getgpu" => "did you forget $( )? CUDA_VISIBLE_DEVICES=$(getgpu) ./app",
             _ => "re-partitioned? unset CUDA_VISIBLE_DEVICES and ask again",
@@ -384,11 +371,9 @@ fn index_of_mig(entries: &[Selector], inventory: &Inventory) -> Option<Failure> 
     let Some(Selector::Index(index)) = entries.first().filter(|_| any_mig) else {
         return None;
     };
-    let exists = usize::try_from(*index).is_ok_and(|at| at < inventory.devices.len());
-    let meant = if exists {
-        format!(" {index}")
-    } else {
-        String::new()
+    let meant = match usize::try_from(*index) {
+        Ok(at) if at < inventory.devices.len() => format!(" {index}"),
+        _ => String::new(),
     };
     let text = format!(
         "CUDA_VISIBLE_DEVICES={index}: no such device on this node: {index} is a GPU index, and MIG devices go by UUID"

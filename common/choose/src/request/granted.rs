@@ -170,13 +170,10 @@ impl Granted {
     /// have is limited, those on other GPUs count too, and a grant may name any GPU.
     pub fn look(&self) -> Look<'_> {
         let is_anywhere = self.cap.is_none() && !self.grant.exists();
+        let gpus = self.filter.gpu_indices().filter(|_| is_anywhere);
         Look {
             detail: self.detail(),
-            gpus: self
-                .filter
-                .gpu_indices()
-                .filter(|_| is_anywhere)
-                .unwrap_or_default(),
+            gpus: gpus.unwrap_or_default(),
             filter: Some(&self.filter),
         }
     }
@@ -189,12 +186,9 @@ impl Granted {
 
     /// The most units that the request can take of the devices of the node, all together.
     pub fn most_units(&self, inventory: &Inventory) -> i64 {
-        let devices = inventory.devices.iter();
-        let share = self.filter.share;
-        let each = devices
-            .filter_map(|device| share?.units(device.memory))
-            .max();
-        let each = each.unwrap_or(UNITS);
+        let (devices, share) = (inventory.devices.iter(), self.filter.share);
+        let units = devices.filter_map(|device| share?.units(device.memory));
+        let each = units.max().unwrap_or(UNITS);
         each.saturating_mul(i64::try_from(self.count).unwrap_or(i64::MAX))
     }
 
@@ -207,19 +201,16 @@ impl Granted {
     /// The request as text: equal for requests that ask for the same.
     pub fn text(&self) -> String {
         let filter = &self.filter;
-        let grant = filter
-            .grant
-            .as_ref()
-            .map(|grant| sorted(grant.iter().map(ToString::to_string).collect()));
+        let grant = filter.grant.iter().flatten().map(ToString::to_string);
+        let grant = filter.grant.as_ref().map(|_| sorted(grant.collect()));
+        let share = filter.share.map(|share| share.to_string());
         let models = lowercase(&filter.models);
         format!(
             "{:?} {} {} {} {} {} {}{}",
             filter.kind,
             lowercase(&filter.profiles),
             filter.min_memory.unwrap_or(0),
-            filter
-                .share
-                .map_or_else(|| "1/1".into(), |share| share.to_string()),
+            share.as_deref().unwrap_or("1/1"),
             sorted(filter.gpus.iter().map(ToString::to_string).collect()),
             grant.as_deref().unwrap_or("all"),
             self.count,

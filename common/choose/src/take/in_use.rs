@@ -26,17 +26,9 @@ impl InUse {
 
     /// `MIG-12..: in use by ben (pid 4711, python3)`
     pub fn line(&self) -> String {
-        let uuid = &self.uuid;
-        let Some(holder) = &self.holder else {
-            return format!("{uuid}: in use by another program");
-        };
-        let user = holder.user.as_deref().unwrap_or("another user");
-        match (holder.pid, &holder.program) {
-            (Some(pid), Some(program)) => {
-                format!("{uuid}: in use by {user} (pid {pid}, {program})")
-            }
-            _ => format!("{uuid}: in use by {user}"),
-        }
+        let holder = self.holder.as_ref();
+        let who = holder.map_or_else(|| "another program".to_owned(), Holder::who);
+        format!("{}: in use by {who}", self.uuid)
     }
 
     /// The failure of a call for which the grant names the device.

@@ -53,39 +53,24 @@ pub(crate) struct TakeRules {
     pub(crate) is_counted: bool,
 }
 
-/// The table, in the order of [`TakeKind`].
-const RULES: [(TakeKind, TakeRules); 7] = [
-    (TakeKind::Chosen, row(Way::Acquire, true, true)),
-    // It is printed whether or not it is reserved.
-    (TakeKind::Index, row(Way::Acquire, false, true)),
-    (
-        TakeKind::Named,
-        row(Way::NameThenReservations, false, false),
-    ),
-    (
-        TakeKind::AllOfReservation,
-        row(Way::NameThenInside, false, false),
-    ),
-    (TakeKind::AllOfLease, row(Way::Join, false, false)),
-    (
-        TakeKind::PartOfNamed,
-        row(Way::AcquireIgnoringUnproven, false, false),
-    ),
-    (TakeKind::PartOfOwn, row(Way::Acquire, false, false)),
-];
-
-const fn row(way: Way, leaves_kept: bool, is_counted: bool) -> TakeRules {
-    TakeRules {
-        way,
-        leaves_kept,
-        is_counted,
-    }
-}
-
 impl TakeKind {
-    /// What holds for this kind.
+    /// What holds for this kind: the table.
     pub(crate) const fn rules(self) -> TakeRules {
-        RULES[self as usize].1
+        let (way, leaves_kept, is_counted) = match self {
+            Self::Chosen => (Way::Acquire, true, true),
+            // It is printed whether or not it is reserved.
+            Self::Index => (Way::Acquire, false, true),
+            Self::Named => (Way::NameThenReservations, false, false),
+            Self::AllOfReservation => (Way::NameThenInside, false, false),
+            Self::AllOfLease => (Way::Join, false, false),
+            Self::PartOfNamed => (Way::AcquireIgnoringUnproven, false, false),
+            Self::PartOfOwn => (Way::Acquire, false, false),
+        };
+        TakeRules {
+            way,
+            leaves_kept,
+            is_counted,
+        }
     }
 
     /// The kind of a named device of which this `portion` is wanted, by a call that owns `cover`.
@@ -96,18 +81,6 @@ impl TakeKind {
             (Some(_), Portion::Units(_) | Portion::TooLarge) => Self::PartOfOwn,
             (Some(cover), Portion::All) if cover.is_reservation() => Self::AllOfReservation,
             (Some(_), Portion::All) => Self::AllOfLease,
-        }
-    }
-}
-
-#[cfg(test)]
-mod tests {
-    use super::*;
-
-    #[test]
-    fn each_row_is_of_its_kind() {
-        for (number, (kind, _)) in RULES.iter().enumerate() {
-            assert_eq!(*kind as usize, number);
         }
     }
 }

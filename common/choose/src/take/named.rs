@@ -9,7 +9,7 @@ use super::in_use::InUse;
 use super::kind::{TakeKind, Way};
 use super::taken::{Got, Part, Taken};
 use crate::choice::device_claim;
-use crate::choice::offer::{Offer, Rejected};
+use crate::choice::offer::Offer;
 use crate::ownership::{Basis, Cover};
 use crate::pool::Portion;
 use crate::request::{Granted, Owned};
@@ -107,40 +107,29 @@ impl NamedTake<'_> {
         // Where nothing is held the call owns nothing, and /proc need not be searched.
         let cover = if is_held { self.cover() } else { None };
         let holder = holder(cover.as_ref());
-        Ok((self.take_inside(&probe, cover)?, holder))
-    }
-
-    fn take_inside(&self, probe: &OfdLock, cover: Option<Cover>) -> Result<NamedOutcome, Failure> {
         let request = Rc::new(self.request.named(self.uuids()));
         let request = Owned::inside(&request, cover.clone());
-        let gate = if self.devices.len() > 1 {
-            gate::enter(self.lock_file)?
-        } else {
-            None
-        };
+        let gate = (self.devices.len() > 1).then(|| gate::enter(self.lock_file));
+        let gate = gate.transpose()?;
         let mut parts = Vec::new();
         for device in self.devices {
             let named = NamedDevice {
                 all: self,
-                probe,
+                probe: &probe,
                 request: &request,
                 device,
             };
             match named.take()? {
-                Ok(got) => parts.push(Part {
-                    device: device.clone(),
-                    got,
-                }),
-                Err(why) => return Ok(why),
+                Ok(got) => {
+                    let device = device.clone();
+                    parts.push(Part { device, got });
+                }
+                Err(why) => return Ok((why, holder)),
             }
         }
         drop(gate);
-        Ok(NamedOutcome::Taken(Taken {
-            parts,
-            cover,
-            guard: None,
-            stops: None,
-        }))
+        let taken = Taken::new(parts, cover, None);
+        Ok((NamedOutcome::Taken(taken), holder))
     }
 
     /// Waits at most [`ENDING`] for reservations of this user on the devices that are held for
@@ -264,12 +253,9 @@ impl NamedDevice<'_> {
     /// inside the reservation that the first made.
     fn divided(&self, claim: &Claim) -> Result<bool, Failure> {
         let region = self.span().inner_reservation();
-        let inside = holder(self.request.cover.as_ref())
-            .map(|pid| {
-                let locks = ownership_proof::locks_of(pid);
-                ownership_proof::shown_in(&locks, self.all.lock_file, region)
-            })
-            .unwrap_or_default();
+        let locks = holder(self.request.cover.as_ref()).map(ownership_proof::locks_of);
+        let locks = locks.unwrap_or_default();
+        let inside = ownership_proof::shown_in(&locks, self.all.lock_file, region);
         Ok(claim.others_inside(&inside)?.is_some())
     }
 
@@ -355,17 +341,13 @@ impl NamedDevice<'_> {
     /// Claims a share of the units that this process owns, or else of the units that others leave
     /// free. Tries again while other calls hold tentative claims there.
     fn part(&self) -> Result<Option<Claim>, Failure> {
-        let (lock_file, began) = (self.all.lock_file, run_clock::now());
-        loop {
-            let side = Side::Lease;
-            match device_claim::claim(lock_file, self.probe, side, self.request, self.device)? {
-                Offer::Available(claim) => return Ok(Some(claim)),
-                Offer::Rejected(Rejected::Tentative) if run_clock::since(began) < PATIENCE => {
-                    run_clock::sleep(PAUSE);
-                }
-                Offer::Rejected(_) => return Ok(None),
-            }
-        }
+        let (lock_file, side) = (self.all.lock_file, Side::Lease);
+        let claim = || device_claim::claim(lock_file, self.probe, side, self.request, self.device);
+        let patience = (run_clock::now(), PATIENCE, PAUSE);
+        Ok(match device_claim::past_tentative(patience, claim)? {
+            Offer::Available(claim) => Some(claim),
+            Offer::Rejected(_) => None,
+        })
     }
 
     /// Claims a share of the units that no lease has, past the reservation of this user.

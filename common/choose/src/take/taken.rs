@@ -62,6 +62,16 @@ pub struct Taken {
 }
 
 impl Taken {
+    /// Devices that were taken inside of `cover`, counted under `guard`.
+    pub const fn new(parts: Vec<Part>, cover: Option<Cover>, guard: Guard) -> Self {
+        Self {
+            parts,
+            cover,
+            guard,
+            stops: None,
+        }
+    }
+
     /// The devices.
     pub fn devices(&self) -> impl Iterator<Item = &Device> + Clone {
         self.parts.iter().map(|part| &part.device)

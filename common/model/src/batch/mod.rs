@@ -37,3 +37,51 @@ impl PlaceInJob {
         }
     }
 }
+
+/// A whole number, as Slurm writes it.
+pub fn whole(text: &str) -> Option<usize> {
+    let plain = !text.is_empty() && text.bytes().all(|byte| byte.is_ascii_digit());
+    let octal = text.len() > 1 && text.starts_with('0');
+    text.parse()
+        .ok()
+        .filter(|number| plain && !octal && *number <= 1_000_000_000_usize)
+}
+
+/// The tasks on a node of a list for all nodes, such as `4(x2),3`.
+pub fn tasks_on(list: &str, node: usize) -> Option<usize> {
+    let mut before = 0;
+    for entry in list.split(',') {
+        let (tasks, nodes) = match entry.split_once("(x") {
+            Some((tasks, nodes)) => (whole(tasks)?, whole(nodes.strip_suffix(')')?)?),
+            None => (whole(entry)?, 1),
+        };
+        if node - before < nodes {
+            return Some(tasks);
+        }
+        before += nodes;
+    }
+    None
+}
+
+#[cfg(test)]
+mod tests {
+    use super::tasks_on;
+
+    #[test]
+    fn lists_of_tasks() {
+        for (list, node, tasks) in [
+            ("4", 0, Some(4)),
+            ("4", 1, None),
+            ("3,1", 0, Some(3)),
+            ("3,1", 1, Some(1)),
+            ("2(x3),1", 2, Some(2)),
+            ("2(x3),1", 3, Some(1)),
+            ("2(x3),1", 4, None),
+            ("", 0, None),
+            ("x", 0, None),
+            ("2(x", 0, None),
+        ] {
+            assert_eq!(tasks_on(list, node), tasks, "{list} {node}");
+        }
+    }
+}

@@ -12,15 +12,14 @@ use nix::sys::signal::Signal;
 
 use super::listed;
 use super::outlook::Outlook;
-use super::prospect::Prospect;
 use super::shared_turn::SharedTurn;
+use super::soon::{Lack, NOTICE, Soon};
 use super::tolerance::Tolerance;
 use super::{At, Availability, Name, NotServed, Seeker, Served, Tried, availability};
 use getgpu_ask::Node;
 use getgpu_choose::{
     ChoiceOutcome, Chooser, Granted, Offer, Owned, Rejected, RejectionReport, Taken,
     choice::{cap, device_claim},
-    pool,
 };
 use getgpu_linux::BlockedSignals;
 use getgpu_lock::kept::{Courtesy, Keeper};
@@ -69,7 +68,8 @@ pub struct Search<'a, 'n, N> {
 }
 
 impl<'a, 'n, N: Name> Search<'a, 'n, N> {
-    /// A search that begins with what is known of the node.
+    /// A search that begins with what is known of the node, after a look that found these devices not
+    /// to be had.
     ///
     /// # Errors
     ///
@@ -79,6 +79,7 @@ impl<'a, 'n, N: Name> Search<'a, 'n, N> {
         granted: Rc<Granted>,
         node: &'a mut Node<'n>,
         name: &'a mut N,
+        rejected: Vec<(Device, Rejected)>,
     ) -> Result<Self, Failure> {
         let inventory = node.inventory(granted.look())?;
         Ok(Self {
@@ -95,20 +96,13 @@ impl<'a, 'n, N: Name> Search<'a, 'n, N> {
             name,
             found: Instant::now(),
             tolerance: Tolerance::default(),
-            rejected: Vec::new(),
+            rejected,
             is_keeper: false,
             takes_kept: false,
             courtesy: Courtesy::default(),
             around: None,
             shared: SharedTurn::default(),
         })
-    }
-
-    /// The same, after a look that found these devices not to be had.
-    #[must_use]
-    pub fn after(mut self, rejected: Vec<(Device, Rejected)>) -> Self {
-        self.rejected = rejected;
-        self
     }
 
     /// Reads the list of excluded devices again, since an administrator may drain a device while
@@ -134,7 +128,8 @@ impl<'a, 'n, N: Name> Search<'a, 'n, N> {
 
     /// A reservation of this user may have begun or ended since the last look.
     fn own_anew(&mut self) {
-        self.request = Owned::now(&self.granted, self.lock_file, Some(&self.inventory));
+        let owned = Owned::now(&self.granted, self.lock_file, Some(&self.inventory));
+        self.request = owned.taking_kept(self.takes_kept);
     }
 
     fn gives_way(&mut self, probe: &OfdLock) -> Result<bool, Failure> {
@@ -156,9 +151,7 @@ impl<'a, 'n, N: Name> Search<'a, 'n, N> {
     /// One choice, with a session of its own that ends with the answer.
     fn choose(&mut self, may: &dyn Fn(&Uuid) -> bool) -> Result<ChoiceOutcome, Failure> {
         let relist = self.stale();
-        let takes_kept = self.takes_kept;
         self.own_anew();
-        self.request = self.request.taking_kept(takes_kept);
         let probe = self.lock_file.open()?;
         let skip = &|device: &Device| !may(&device.uuid);
         let (lock_file, side, request) = (self.lock_file, self.side, &self.request);
@@ -219,13 +212,14 @@ impl<'a, 'n, N: Name> Search<'a, 'n, N> {
         busy.map(|(device, _)| device.uuid.clone()).collect()
     }
 
-    /// Those of these devices whose GPU does not answer.
-    fn silent<'u>(&self, uuids: impl Iterator<Item = &'u Uuid>) -> Vec<Uuid> {
+    /// Nothing was to be had, since these devices are in use or their GPU does not answer.
+    fn not_served<F>(&self, in_use: Vec<Uuid>) -> Tried<F> {
         let of_silent_gpu = |uuid: &&Uuid| {
             let device = self.inventory.device(uuid);
             device.is_some_and(|device| self.node.is_silent(device.gpu))
         };
-        uuids.filter(of_silent_gpu).cloned().collect()
+        let silent = in_use.iter().filter(of_silent_gpu).cloned().collect();
+        Tried::NoneFree(NotServed { in_use, silent })
     }
 }
 
@@ -282,9 +276,7 @@ impl<N: Name> Seeker for Search<'_, '_, N> {
 
     fn attempt(&mut self, may: &dyn Fn(&Uuid) -> bool) -> Result<Tried<Self::Found>, Failure> {
         if self.tolerance.pauses(Instant::now()) {
-            let in_use = self.all();
-            let silent = self.silent(in_use.iter());
-            return Ok(Tried::NoneFree(NotServed { in_use, silent }));
+            return Ok(self.not_served(self.all()));
         }
         // Before the locks of the choice: two calls that wait for each other's would wait for ever.
         if let Some(same) = self.name.enter()? {
@@ -310,10 +302,8 @@ impl<N: Name> Seeker for Search<'_, '_, N> {
             Ok(ChoiceOutcome::OverCap(failure)) => return Ok(Tried::OverCap(failure)),
             Ok(ChoiceOutcome::NoneFree(rejected)) => {
                 // The node may have been re-partitioned.
-                if rejected
-                    .iter()
-                    .any(|(_, why)| matches!(why, Rejected::Unknown(_)))
-                {
+                let is_unknown = |(_, why): &_| matches!(why, Rejected::Unknown(_));
+                if rejected.iter().any(is_unknown) {
                     self.relist_at = self.relist_at.min(Instant::now() + RELIST_AGAIN);
                 }
                 self.note_rejected(rejected, may);
@@ -324,8 +314,7 @@ impl<N: Name> Seeker for Search<'_, '_, N> {
                 self.all()
             }
         };
-        let silent = self.silent(in_use.iter());
-        Ok(Tried::NoneFree(NotServed { in_use, silent }))
+        Ok(self.not_served(in_use))
     }
 
     fn stale(&self) -> bool {
@@ -333,22 +322,26 @@ impl<N: Name> Seeker for Search<'_, '_, N> {
     }
 
     fn trouble(&self) -> Option<String> {
-        let failure = self.tolerance.failure();
-        failure
-            .map(|failure| failure.message.clone())
-            .or_else(|| self.waits_for_itself())
+        let failed = self.tolerance.failure();
+        let failed = failed.map(|failure| failure.message.clone());
+        failed.or_else(|| self.waits_for_itself())
     }
 
-    fn extension(&mut self, probe: &OfdLock) -> Result<Duration, Failure> {
-        let prospect = if self.over_limit(probe)?.is_none() {
-            Prospect::of(self.lock_file, probe, &self.request, &self.inventory)?
-        } else {
-            Prospect::within_limit(self.lock_file, probe, &self.inventory)?
+    fn extension(&mut self, probe: &OfdLock) -> Result<Option<Duration>, Failure> {
+        let is_over = self.over_limit(probe)?.is_some();
+        let soon = Soon {
+            lock_file: self.lock_file,
+            probe,
+            request: &self.request,
+            inventory: &self.inventory,
+            linger: self.node.settings().linger,
         };
-        Ok(match prospect {
-            Prospect::None | Prospect::Possible => Duration::ZERO,
-            Prospect::Unnoticed | Prospect::Lingering => prospect.time(self.node.settings().linger),
-        })
+        let time = soon.time(if is_over {
+            Lack::Allowance
+        } else {
+            Lack::Devices
+        })?;
+        Ok(time.filter(|time| *time > NOTICE))
     }
 
     fn outlook(&self, probe: &OfdLock) -> Outlook {
@@ -365,22 +358,16 @@ impl<N: Name> Seeker for Search<'_, '_, N> {
             return failure;
         }
         // All were drained meanwhile.
-        if let Err(failure) =
-            pool::candidates(&self.request.filter, &self.inventory, self.request.count)
-        {
+        if let Err(failure) = self.suffices(&self.inventory) {
             return failure;
         }
         let pool = self.request.filter.pool(&self.inventory);
         let rejected: Vec<_> = pool
             .map(|device| (device.clone(), self.last_reason(probe, device)))
             .collect();
-        let free = rejected
-            .iter()
-            .filter(|(_, why)| *why == Rejected::Free)
-            .count();
         let mut failure = RejectionReport::take(&rejected, probe).failure();
-        if free == rejected.len() {
-            let free = quantity::counted(free, "free device");
+        if rejected.iter().all(|(_, why)| *why == Rejected::Free) {
+            let free = quantity::counted(rejected.len(), "free device");
             failure.message = format!("not served: the waiters before you have not taken {free}");
         }
         failure.message = format!("{}; waited {}", failure.message, quantity::waited(waited));

@@ -5,10 +5,8 @@ use std::time::{Duration, Instant};
 
 use super::Search;
 use crate::Name;
-use crate::tolerance::Limit;
 use getgpu_choose::pool;
 use getgpu_model::{Failure, Inventory, Kind, Uuid, quantity};
-use getgpu_settings::Wait;
 
 impl<N: Name> Search<'_, '_, N> {
     /// Whether a list has as many devices as are wanted.
@@ -33,11 +31,8 @@ impl<N: Name> Search<'_, '_, N> {
         if !self.may_pass(&failure) {
             return Err(failure);
         }
-        let limit = match self.node.settings().longest_wait() {
-            Wait(Some(_)) => Limit::Set,
-            Wait(None) => Limit::None,
-        };
-        self.relist_at = self.tolerance.bear(failure, limit, Instant::now())?;
+        let wait = self.node.settings().longest_wait();
+        self.relist_at = self.tolerance.bear(failure, wait, Instant::now())?;
         Ok(())
     }
 

@@ -7,15 +7,16 @@ mod queueing;
 
 use std::io::IsTerminal;
 use std::rc::Rc;
+use std::time::Duration;
 
 use crate as queue;
-use crate::prospect::Prospect;
+use crate::soon::{Lack, NOTICE, Soon};
 use getgpu_ask::{Node, nvml_client};
 use getgpu_choose::{
     ChoiceOutcome, Chooser, Owned, Portion, Rejected, RejectionReport, Taken, choice::cap,
     choice::device_claim, pool,
 };
-use getgpu_lock::{LockFile, OfdLock, Side, kept};
+use getgpu_lock::{OfdLock, kept};
 use getgpu_model::{Device, Failure, Inventory, Kind, Uuid};
 use getgpu_settings::Wait;
 
@@ -23,94 +24,186 @@ pub use observer::{Observer, Obstacle};
 pub use queueing::{At, Queueing};
 
 /// What came of one look.
-pub enum Selected {
+pub enum Selected<'a> {
     /// Free devices.
     Taken(Taken),
     /// There is nothing to have now, and the caller joins the queue.
-    Queue(Queueing),
-}
-
-/// Nothing is free now.
-struct NotNow {
-    failure: Failure,
-    /// Why each device that was looked at was not taken.
-    rejected: Vec<(Device, Rejected)>,
+    Queue(Queueing<'a>),
 }
 
 /// What a selection is made with.
-pub struct Selection<'a, 'n> {
+pub struct Selection<'a, 'n, 'at> {
     /// The node that is asked.
     pub node: &'a mut Node<'n>,
-    /// The lock.
-    pub lock_file: &'a LockFile,
-    /// For a lease or for a reservation.
-    pub side: Side,
+    /// Where, and for what.
+    pub at: At<'at>,
     /// What is asked for.
     pub request: &'a Owned,
 }
 
-impl Selection<'_, '_> {
+impl<'at> Selection<'_, '_, 'at> {
     /// Looks once.
     ///
     /// # Errors
     ///
     /// Nothing is free and the caller does not wait; or what waiting cannot cure: NVML,
     /// the lock, a pool that could never meet the request.
-    pub fn run(mut self, observer: &mut dyn Observer) -> Result<Selected, Failure> {
+    pub fn run(mut self, observer: &mut dyn Observer) -> Result<Selected<'at>, Failure> {
         cap::check_satisfiable(self.request, None)?;
-        let probe = self.lock_file.open()?;
+        let probe = self.at.lock_file.open()?;
         let ahead = queue::waiting(&probe, Some(self.request.queue()))?;
         // Of several devices it has to be known whether a program can use them together.
         if self.request.count > 1 || ahead > 0 {
             self.inventory()?;
         }
-        if let Some(inventory) = self.node.known() {
-            cap::check_satisfiable(self.request, Some(&inventory))?;
-            let pool: Vec<&Device> = self.request.filter.pool(&inventory).collect();
-            observer.known(&inventory, &pool)?;
-            fits_inside(self.request, &inventory)?;
+        self.check_known(observer)?;
+        let (behind, past);
+        let (mut request, mut only) = (self.request, None);
+        if ahead > 0 {
+            behind = self.left_alone(&probe)?;
+            if behind.1.is_empty() {
+                let failure = queue::taken_by(ahead).hint(observer.hint(Obstacle::Queue));
+                return self.join_queue(failure, Some(Vec::new()), &probe);
+            }
+            (request, only) = (&behind.0, Some(&behind.1));
         }
-        let (failure, rejected) = match self.choose_behind_queue(ahead, &probe, observer)? {
-            ChoiceOutcome::Taken(taken) => return Ok(Selected::Taken(taken)),
-            ChoiceOutcome::NoneFree(NotNow { failure, rejected }) => (failure, Some(rejected)),
-            ChoiceOutcome::OverCap(failure) => (failure, None),
+        let mut chooser = Chooser {
+            node: &mut *self.node,
+            lock_file: self.at.lock_file,
+            side: self.at.side,
+            request,
+            skip: &|device: &Device| only.is_some_and(|only| !only.contains(&device.uuid)),
         };
+        if chooser.node.known().is_none()
+            && let Some(part) = chooser.pick_randomly(&probe)?
+        {
+            return Ok(Selected::Taken(Taken::new(vec![part], None, None)));
+        }
+        let inventory = chooser.node.inventory(request.look())?;
+        let mut chosen = chooser.choose(&probe, &inventory)?;
+        if let ChoiceOutcome::NoneFree(rejected) = &chosen
+            && chooser.node.settings().longest_wait() == Wait::NO
+            && rejected.iter().any(|(_, why)| *why == Rejected::Kept)
+            && kept::has_stopped(self.at.lock_file, &probe)?
+        {
+            // The devices are kept for a waiter that has been stopped, so they may be taken.
+            past = request.taking_kept(true);
+            chooser.request = &past;
+            chosen = chooser.choose(&probe, &inventory)?;
+        }
+        match chosen {
+            ChoiceOutcome::Taken(taken) => {
+                observer.picked(&mut chooser, &taken.parts, &inventory)?;
+                Ok(Selected::Taken(taken))
+            }
+            ChoiceOutcome::OverCap(failure) => self.join_queue(failure, None, &probe),
+            ChoiceOutcome::NoneFree(rejected) => {
+                observer.rejected(&rejected, &probe);
+                let failure = self.none_free(&rejected, &inventory, &probe, observer);
+                self.join_queue(failure, Some(rejected), &probe)
+            }
+        }
+    }
+
+    /// Whether what is known of the node can ever serve the request.
+    fn check_known(&self, observer: &mut dyn Observer) -> Result<(), Failure> {
+        let Some(inventory) = self.node.known() else {
+            return Ok(());
+        };
+        cap::check_satisfiable(self.request, Some(&inventory))?;
+        let pool: Vec<&Device> = self.request.filter.pool(&inventory).collect();
+        observer.known(&inventory, &pool)?;
+        fits_inside(self.request, &inventory)
+    }
+
+    /// What a call may take that finds others waiting: if it does not wait itself, the devices that
+    /// a stopped head leaves alone, also those that are kept for a stopped waiter.
+    fn left_alone(&mut self, probe: &OfdLock) -> Result<(Owned, Vec<Uuid>), Failure> {
+        if self.waits() {
+            return Ok((self.request.clone(), Vec::new()));
+        }
         let inventory = self.inventory()?;
-        let prospect = self.prospect(rejected.as_deref(), &inventory, &probe)?;
-        if !self.waits() && prospect == Prospect::None {
+        let request =
+            queue::past_stopped_keeper(self.at.lock_file, probe, self.request, &inventory)?;
+        let pool = request.filter.pool(&inventory);
+        let left_alone = queue::stalled_head::left_alone(probe, &request, pool)?;
+        Ok((request, left_alone))
+    }
+
+    /// The failure of a call that finds nothing free.
+    fn none_free(
+        &self,
+        rejected: &[(Device, Rejected)],
+        inventory: &Inventory,
+        probe: &OfdLock,
+        observer: &dyn Observer,
+    ) -> Failure {
+        if let Some(silent) = all_silent(rejected, self.node) {
+            return silent;
+        }
+        let report = RejectionReport::take(rejected, probe);
+        // The remedy is for a person at a terminal; the observer's hint also says what happens to a
+        // script that gets no device.
+        let is_person = std::io::stderr().is_terminal();
+        let remedy = is_person.then(|| report.remedy()).flatten();
+        let hint = remedy.unwrap_or_else(|| observer.hint(Obstacle::NoneFree));
+        let hint = match self.request.filter.whole_gpus_beside(inventory) {
+            0 => hint,
+            whole => {
+                format!("--type any also takes the {whole} that are not in MIG mode; {hint}")
+            }
+        };
+        report.failure().hint(hint)
+    }
+
+    /// Joins the queue, if the caller waits or what was in the way is about to end. `rejected`: the
+    /// devices that were looked at; none: the limit of this user was in the way.
+    fn join_queue(
+        mut self,
+        failure: Failure,
+        rejected: Option<Vec<(Device, Rejected)>>,
+        probe: &OfdLock,
+    ) -> Result<Selected<'at>, Failure> {
+        let inventory = self.inventory()?;
+        let soon = self.soon(rejected.as_deref(), &inventory, probe)?;
+        if !self.waits() && soon.is_none() {
             return Err(failure);
         }
         pool::candidates(&self.request.filter, &inventory, self.request.count)?;
         Ok(Selected::Queue(Queueing {
+            at: self.at,
             asked: self.waits(),
-            prospect,
+            soon,
             failure,
             rejected: rejected.unwrap_or_default(),
         }))
     }
 
-    /// Whether what was in the way is about to end, or has ended since it was looked at:
-    /// then it no longer shows that. `rejected`: the devices that were looked at; none: the limit
-    /// of this user was in the way.
-    fn prospect(
+    /// How long to wait for what was in the way, if that is about to end, or has ended since it was
+    /// looked at: then it no longer shows that.
+    fn soon(
         &self,
         rejected: Option<&[(Device, Rejected)]>,
         inventory: &Inventory,
         probe: &OfdLock,
-    ) -> Result<Prospect, Failure> {
-        let (prospect, is_free) = if let Some(rejected) = rejected {
-            let prospect = Prospect::of(self.lock_file, probe, self.request, inventory)?;
-            (prospect, self.has_come_free(rejected, probe)?)
-        } else {
-            let prospect = Prospect::within_limit(self.lock_file, probe, inventory)?;
-            let over = cap::over(self.lock_file, probe, inventory, self.request)?;
-            (prospect, over.is_none())
+    ) -> Result<Option<Duration>, Failure> {
+        let soon = Soon {
+            lock_file: self.at.lock_file,
+            probe,
+            request: self.request,
+            inventory,
+            linger: self.node.settings().linger,
         };
-        Ok(if prospect == Prospect::None && is_free {
-            Prospect::Possible
+        let (time, is_free) = if let Some(rejected) = rejected {
+            (
+                soon.time(Lack::Devices)?,
+                self.has_come_free(rejected, probe)?,
+            )
         } else {
-            prospect
-        })
+            let over = cap::over(self.at.lock_file, probe, inventory, self.request)?;
+            (soon.time(Lack::Allowance)?, over.is_none())
+        };
+        Ok(time.or(is_free.then_some(NOTICE)))
     }
 
     /// Whether one of the devices that the lock kept from this call is free by now.
@@ -134,127 +227,6 @@ impl Selection<'_, '_> {
 
     fn inventory(&mut self) -> Result<Rc<Inventory>, Failure> {
         self.node.inventory(self.request.look())
-    }
-
-    /// Chooses where `ahead` programs wait for the same request: with none of them among
-    /// all devices, else among those that a stopped head leaves alone.
-    fn choose_behind_queue(
-        &mut self,
-        ahead: usize,
-        probe: &OfdLock,
-        observer: &mut dyn Observer,
-    ) -> Result<ChoiceOutcome<Taken, NotNow>, Failure> {
-        if ahead == 0 {
-            return self.choose(probe, None, observer);
-        }
-        if !self.waits() {
-            let inventory = self.inventory()?;
-            let request =
-                queue::past_stopped_keeper(self.lock_file, probe, self.request, &inventory)?;
-            let mut selection = Selection {
-                node: &mut *self.node,
-                request: &request,
-                ..*self
-            };
-            let left_alone = selection.ignored_by_stalled_head(probe, &inventory)?;
-            if !left_alone.is_empty() {
-                return selection.choose(probe, Some(&left_alone), observer);
-            }
-        }
-        Ok(ChoiceOutcome::NoneFree(NotNow {
-            failure: queue::taken_by(ahead).hint(observer.hint(Obstacle::Queue)),
-            rejected: Vec::new(),
-        }))
-    }
-
-    /// Devices that are free and that the head of the queue does not look at, since it is
-    /// stopped: as many as are wanted, or none.
-    fn ignored_by_stalled_head(
-        &self,
-        probe: &OfdLock,
-        inventory: &Inventory,
-    ) -> Result<Vec<Uuid>, Failure> {
-        queue::stalled_head::alone(
-            || queue::head(probe, self.request.queue()),
-            || {
-                let pool = self.request.filter.pool(inventory);
-                Ok(queue::availability(probe, self.request, pool)?.free)
-            },
-            self.request.count,
-            queue::stalled_head::ALONE,
-        )
-    }
-
-    /// Chooses among all devices, or among `only` these; else why there are none.
-    fn choose(
-        &mut self,
-        probe: &OfdLock,
-        only: Option<&[Uuid]>,
-        observer: &mut dyn Observer,
-    ) -> Result<ChoiceOutcome<Taken, NotNow>, Failure> {
-        let waits = self.waits();
-        let mut chooser = Chooser {
-            node: &mut *self.node,
-            lock_file: self.lock_file,
-            side: self.side,
-            request: self.request,
-            skip: &|device: &Device| only.is_some_and(|only| !only.contains(&device.uuid)),
-        };
-        if chooser.node.known().is_none()
-            && let Some(part) = chooser.pick_randomly(probe)?
-        {
-            return Ok(ChoiceOutcome::Taken(Taken {
-                parts: vec![part],
-                cover: None,
-                guard: None,
-                stops: None,
-            }));
-        }
-        let inventory = chooser.node.inventory(self.request.look())?;
-        let chosen = match chooser.choose(probe, &inventory)? {
-            ChoiceOutcome::NoneFree(rejected)
-                if !waits
-                    && rejected.iter().any(|(_, why)| *why == Rejected::Kept)
-                    && kept::has_stopped(self.lock_file, probe)? =>
-            {
-                // The devices are kept for a waiter that has been stopped, so they may be taken.
-                let request = self.request.taking_kept(true);
-                let mut chooser = Chooser {
-                    request: &request,
-                    node: &mut *chooser.node,
-                    ..chooser
-                };
-                chooser.choose(probe, &inventory)?
-            }
-            chosen => chosen,
-        };
-        match chosen {
-            ChoiceOutcome::Taken(taken) => {
-                observer.picked(&mut chooser, &taken.parts, &inventory)?;
-                Ok(ChoiceOutcome::Taken(taken))
-            }
-            ChoiceOutcome::OverCap(failure) => Ok(ChoiceOutcome::OverCap(failure)),
-            ChoiceOutcome::NoneFree(rejected) => {
-                observer.rejected(&rejected, probe);
-                let report = RejectionReport::take(&rejected, probe);
-                // The remedy is for a person at a terminal; the observer's hint also says what
-                // happens to a script that gets no device.
-                let silent = all_silent(&rejected, chooser.node);
-                let is_person = std::io::stderr().is_terminal();
-                let remedy = is_person.then(|| report.remedy()).flatten();
-                let hint = remedy.unwrap_or_else(|| observer.hint(Obstacle::NoneFree));
-                let hint = match self.request.filter.whole_gpus_beside(&inventory) {
-                    0 => hint,
-                    whole => format!(
-                        "--type any also takes the {whole} that are not in MIG mode; {hint}"
-                    ),
-                };
-                Ok(ChoiceOutcome::NoneFree(NotNow {
-                    failure: silent.unwrap_or_else(|| report.failure().hint(hint)),
-                    rejected,
-                }))
-            }
-        }
     }
 }
 
@@ -286,26 +258,15 @@ fn all_silent(rejected: &[(Device, Rejected)], node: &Node<'_>) -> Option<Failur
 /// Fails if this call owns a part of every device of the grant and the share is larger than each of
 /// them: no wait could find room for it.
 fn fits_inside(request: &Owned, inventory: &Inventory) -> Result<(), Failure> {
-    let Some(cover) = &request.cover else {
-        return Ok(());
-    };
     let mut pool = request.filter.pool(inventory).peekable();
-    if pool.peek().is_none()
-        || !pool.all(|device| {
-            let own = cover.units(&device.uuid);
-            own.is_some_and(|own| request.filter.portion(own, device.memory) == Portion::TooLarge)
-        })
-    {
+    let is_too_large = |device: &Device| request.portion(device).1 == Portion::TooLarge;
+    if request.cover.is_none() || pool.peek().is_none() || !pool.all(is_too_large) {
         return Ok(());
     }
-    let share = request
-        .filter
-        .share
-        .map(|share| share.to_string())
-        .unwrap_or_default();
-    Err(Failure::new(
-        Kind::NoDevice,
-        format!("--share {share}: larger than the part of the device that is reserved for you"),
-    )
-    .hint("a fraction, such as --share 1/2, is a fraction of that part"))
+    let share = request.filter.share.map(|share| share.to_string());
+    let share = share.unwrap_or_default();
+    let text =
+        format!("--share {share}: larger than the part of the device that is reserved for you");
+    let hint = "a fraction, such as --share 1/2, is a fraction of that part";
+    Err(Failure::new(Kind::NoDevice, text).hint(hint))
 }

@@ -29,13 +29,15 @@ pub trait Observer {
     ///
     /// # Errors
     ///
-    /// They are no use to the program together.
+    /// NVML does not tell of the others.
     fn picked(
         &mut self,
-        chooser: &mut Chooser<'_, '_>,
-        picked: &[Part],
-        inventory: &Inventory,
-    ) -> Result<(), Failure>;
+        _chooser: &mut Chooser<'_, '_>,
+        _picked: &[Part],
+        _inventory: &Inventory,
+    ) -> Result<(), Failure> {
+        Ok(())
+    }
 
     /// No device was free: why, for each of the pool.
     fn rejected(&mut self, _rejected: &[(Device, Rejected)], _probe: &OfdLock) {}

@@ -2,14 +2,15 @@
 //! it says meanwhile.
 
 use std::rc::Rc;
+use std::time::Duration;
 
-use crate::prospect::Prospect;
+use crate::soon::NOTICE;
 use crate::{Name, Patience, Progress, Search, Served, Waiter};
 use getgpu_ask::Node;
 use getgpu_choose::{Granted, Rejected};
 use getgpu_lock::{LockFile, Side};
 use getgpu_model::{Device, Diag, Failure};
-use getgpu_settings::{Environment, Settings};
+use getgpu_settings::{Environment, Settings, Wait};
 
 /// Where a call waits, and where it says so.
 #[derive(Clone, Copy)]
@@ -25,17 +26,19 @@ pub struct At<'a> {
 }
 
 /// A request that joins the queue.
-pub struct Queueing {
+pub struct Queueing<'a> {
+    pub(super) at: At<'a>,
     /// Whether the caller asked for a wait.
     pub(super) asked: bool,
-    pub(super) prospect: Prospect,
+    /// How long what is about to become free is waited for.
+    pub(super) soon: Option<Duration>,
     /// Why there is nothing to have now.
     pub(super) failure: Failure,
     /// The same of each device that was looked at.
     pub(super) rejected: Vec<(Device, Rejected)>,
 }
 
-impl Queueing {
+impl Queueing<'_> {
     /// Waits in the queue: as long as the caller asked for, and long enough for
     /// reservations that linger to end; what is found will be reserved under `name`.
     ///
@@ -44,12 +47,11 @@ impl Queueing {
     /// The wait was in vain.
     pub fn wait<N: Name>(
         self,
-        at: At<'_>,
         granted: &Rc<Granted>,
         node: &mut Node<'_>,
         name: &mut N,
     ) -> Result<Served<N::Same>, Failure> {
-        let settings = node.settings();
+        let (at, settings) = (self.at, node.settings());
         let progress = if self.asked {
             Progress::asked(settings, at.diag)
         } else {
@@ -57,17 +59,16 @@ impl Queueing {
         };
         let patience = self.patience(settings);
         let queue = granted.queue();
-        let search = Search::new(at, Rc::clone(granted), node, name)?.after(self.rejected);
+        let search = Search::new(at, Rc::clone(granted), node, name, self.rejected)?;
         Waiter::new(at.lock_file, queue, search, progress, patience)?.wait()
     }
 
     fn patience(&self, settings: &Settings) -> Patience {
-        let least = self.prospect.time(settings.linger);
-        let asked = Patience::from(settings.longest_wait());
+        let (Wait(limit), least) = (settings.longest_wait(), self.soon.unwrap_or_default());
         Patience {
-            limit: asked.limit.map(|limit| limit.max(least)),
-            // On a busy machine those ahead take their time.
-            extensions: self.prospect.extensions(),
+            limit: limit.map(|limit| limit.max(least)),
+            // On a busy machine those ahead take their time, and a holder notices late.
+            extensions: self.soon.map_or(0, |soon| 1 + u32::from(soon == NOTICE)),
             failure: (!self.asked).then(|| self.failure.clone()),
         }
     }

@@ -23,7 +23,7 @@ use getgpu_model::lease_tag;
 use std::time::Duration;
 
 use getgpu_ask::Node;
-use getgpu_choose::{Asked, IndexOrder, Outside};
+use getgpu_choose::{Asked, IndexOrder, Indexed, Outside};
 use getgpu_linux::Range;
 use getgpu_lock::{Holdings, LockFile, OfdLock, Span, claimers, holders, host_sharing, layout};
 use getgpu_model::{
@@ -187,21 +187,18 @@ fn warn(listing: &Listing, waiting: usize, level: Verbosity) {
 /// The device that has this index in the list. Without one nothing can be released, as
 /// with an unused tag, and a tag may be a number too.
 pub fn device_at(node: &mut Node<'_>, asked: Asked, index: usize) -> Result<Uuid, Failure> {
-    of_index(node, asked, index)?.ok_or_else(|| {
-        Failure::new(
-            Kind::NoneFree,
-            format!("no device {index}, and no tag of yours is called so"),
-        )
-        .hint("getgpu --list")
-    })
-}
-
-fn of_index(node: &mut Node<'_>, asked: Asked, index: usize) -> Result<Option<Uuid>, Failure> {
     let inventory = node.ask(|node| node.inventory(Detail::Uuid))?;
     let granted = asked.shown(&inventory).by_index();
-    let order = IndexOrder::of(&granted.filter, &inventory);
-    let device = order.devices().find(|(at, _)| *at == index);
-    Ok(device.map(|(_, device)| device.uuid.clone()))
+    match IndexOrder::of(&granted.filter, &inventory)
+        .places
+        .get(index)
+    {
+        Some(Indexed::Device(device, _)) => Ok(device.uuid.clone()),
+        _ => {
+            let text = format!("no device {index}, and no tag of yours is called so");
+            Err(Failure::new(Kind::NoneFree, text).hint("getgpu --list"))
+        }
+    }
 }
 
 impl Listing {

@@ -1,7 +1,10 @@
 //! What a call prints, and the lock behind it: claims that are confirmed, which happens
 //! only when NVML has let go, or what the caller owns already. The forms of `--format`.
 
-use getgpu_choose::{Asked, Basis, Cover, Decision, Granted, Guard, Taken, cuda_index};
+use std::ops::ControlFlow;
+use std::rc::Rc;
+
+use getgpu_choose::{Asked, Basis, Cover, Decision, Granted, Guard, Owned, Taken, cuda_index};
 use getgpu_lock::{
     HolderProcess, Level, LockFile, OfdLock, Side, Span, claim::join, ownership_proof,
 };
@@ -12,11 +15,11 @@ use crate::call::{GetgpuCall, node};
 use crate::options::{Action, Format, Keep};
 
 /// Whether a choice has to be confirmed before it is printed.
-pub enum Chosen {
+pub enum Chosen<'a> {
     /// No: the caller owns it already, or it is not reserved.
     Ready(Answer),
     /// Yes, or there is nothing to have yet.
-    Unconfirmed(Selected),
+    Unconfirmed(Selected<'a>),
 }
 
 /// What is to be printed, and the lock behind it.
@@ -91,14 +94,32 @@ pub fn granted_again(call: &GetgpuCall<'_>, asked: &Asked) -> Result<Option<Answ
     again(call, &cover, Uuid::join(&uuids))
 }
 
+/// What the caller owns of its grant, if it wants all of it; else the request inside of that.
+///
+/// # Errors
+///
+/// The lock file cannot be locked, or the form of the answer does not fit the devices.
+pub fn again_or_inside(
+    call: &GetgpuCall<'_>,
+    granted: &Rc<Granted>,
+    known: Option<&Inventory>,
+) -> Result<ControlFlow<Answer, Owned>, Failure> {
+    loop {
+        let owned = granted.owned(&call.lock_file, known);
+        let Decision::All(cover) = &owned else {
+            return Ok(ControlFlow::Continue(Owned::inside(granted, owned.cover())));
+        };
+        let value = value(call, cover.devices.iter().map(|(uuid, _)| uuid), known)?;
+        if let Some(answer) = again(call, cover, value)? {
+            return Ok(ControlFlow::Break(answer));
+        }
+    }
+}
+
 /// Prints devices that this call owns once more. Their reservation goes on, and a second
 /// holder joins it, since the program may outlive what the first one waits for. None: it has ended
 /// before this call had a lock beside it, and what the call owns is to be looked at once more.
-pub fn again(
-    call: &GetgpuCall<'_>,
-    cover: &Cover,
-    value: String,
-) -> Result<Option<Answer>, Failure> {
+fn again(call: &GetgpuCall<'_>, cover: &Cover, value: String) -> Result<Option<Answer>, Failure> {
     let lock = match call.options.keep {
         Keep::No => None,
         _ => {

@@ -2,13 +2,12 @@
 //! claims: `print` confirms the claims after NVML has been closed.
 
 use getgpu_ask::Node;
+use std::ops::ControlFlow;
 use std::rc::Rc;
 
-use getgpu_choose::{Chooser, Decision, Granted, Owned, Part, Rejected, Taken};
+use getgpu_choose::{Chooser, Granted, Owned, Part, Rejected, Taken};
 use getgpu_lock::{HolderProcess, OfdLock, Side};
-use getgpu_model::{
-    Detail, Device, Failure, Inventory, usable_together, visible::has_several_models,
-};
+use getgpu_model::{Detail, Device, Failure, Inventory, visible::has_several_models};
 use getgpu_queue::{At, Observer, Obstacle, Queueing, Selected, Selection, Served};
 
 use crate::call::GetgpuCall;
@@ -20,11 +19,11 @@ use crate::options::{Action, Format};
 
 const HINT: &str = "an empty CUDA_VISIBLE_DEVICES hides all GPUs and many programs silently fall back to the CPU: use cudawrap -- PROGRAM, or getgpu --wait";
 
-pub fn choose(
-    call: &GetgpuCall<'_>,
+pub fn choose<'c>(
+    call: &'c GetgpuCall<'_>,
     node: &mut Node<'_>,
     granted: &Rc<Granted>,
-) -> Result<Chosen, Failure> {
+) -> Result<Chosen<'c>, Failure> {
     let options = call.options;
     if let Action::Print(Some(index)) = options.action {
         return indexed(call, node, granted, index);
@@ -40,27 +39,22 @@ pub fn choose(
         }
     }
     let known = node.known();
-    let mut owned = granted.owned(&call.lock_file, known.as_deref());
-    while let Decision::All(cover) = &owned {
-        let uuids = cover.devices.iter().map(|(uuid, _)| uuid);
-        let value = answer::value(call, uuids, known.as_deref())?;
-        if let Some(answer) = answer::again(call, cover, value)? {
-            return Ok(Chosen::Ready(answer));
-        }
-        owned = granted.owned(&call.lock_file, known.as_deref());
-    }
-    let request = &Owned::inside(granted, owned.cover());
+    let request = &match answer::again_or_inside(call, granted, known.as_deref())? {
+        ControlFlow::Break(answer) => return Ok(Chosen::Ready(answer)),
+        ControlFlow::Continue(request) => request,
+    };
     if let (Some(only), Some(known)) = (&request.filter.granted_alone, &known) {
         let device = known.devices.iter().find(|device| device.uuid == *only);
         let line = device.and_then(|device| request.excluded_grant(device));
         line.iter().for_each(|line| call.diag.warn(line));
     }
-    let selection = Selection {
-        node,
+    let at = At {
         lock_file: &call.lock_file,
         side: Side::Reservation,
-        request,
+        environment: call.environment,
+        diag: call.diag,
     };
+    let selection = Selection { node, at, request };
     let selected = selection.run(&mut Explained { call, request })?;
     if let Selected::Taken(taken) = &selected {
         warn_of_unusable(call, taken, known.as_deref());
@@ -73,38 +67,21 @@ pub fn wait_in_queue(
     call: &GetgpuCall<'_>,
     granted: &Rc<Granted>,
     node: &mut Node<'_>,
-    queueing: Queueing,
+    queueing: Queueing<'_>,
     tagged: &mut Tagged<'_>,
 ) -> Result<Served<Box<HolderProcess>>, Failure> {
-    let at = At {
-        lock_file: &call.lock_file,
-        side: Side::Reservation,
-        environment: call.environment,
-        diag: call.diag,
-    };
-    let served = queueing.wait(at, granted, node, tagged)?;
+    let served = queueing.wait(granted, node, tagged)?;
     if let Served::Taken(taken) = &served {
         warn_of_unusable(call, taken, node.known().as_deref());
     }
     Ok(served)
 }
 
-/// Says how many of the devices one program can use.
+/// Says which of the devices one program cannot use.
 fn warn_of_unusable(call: &GetgpuCall<'_>, taken: &Taken, inventory: Option<&Inventory>) {
-    let mig = taken
-        .devices()
-        .filter(|device| device.slot.is_some())
-        .count();
-    if mig > 1 && inventory.is_some_and(Inventory::first_mig_only) {
-        call.diag.warn(
-            "with this driver (before 570) a CUDA program sees only the first of several MIG devices",
-        );
-    }
-    let (together, all) = (usable_together(taken.devices()), taken.parts.len());
-    if together < all && inventory.is_some_and(Inventory::one_per_gpu_instance) {
-        call.diag.warn(&format!(
-            "a CUDA program sees only {together} of these {all} devices: one compute instance of each GPU instance"
-        ));
+    let together = inventory.map(|known| known.check_together(taken.parts.len(), taken.devices()));
+    if let Some(Err(unusable)) = together {
+        call.diag.warn(&unusable.message);
     }
 }
 

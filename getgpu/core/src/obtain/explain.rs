@@ -2,7 +2,7 @@
 //! thing that is wrong with the lists. Pure text from what the choice found.
 
 use getgpu_choose::{Filter, Outside, Rejected};
-use getgpu_lock::{Holder, LockFile, OfdLock, Span, holders};
+use getgpu_lock::{LockFile, OfdLock, Span, holders};
 use getgpu_model::{Device, Inventory};
 
 /// Lines for the devices outside the pool, and for lists and GPUs that have problems.
@@ -46,11 +46,8 @@ pub fn passed_over(
             Some(holder) => format!("room for this call, but another device was chosen: {holder}"),
         },
         Some(Rejected::Kept) => {
-            let who = holders::keeper(probe).unwrap_or_default();
-            format!(
-                "kept for {}: it waits for several devices, or for all of one",
-                whom(&who)
-            )
+            let who = holders::keeper(probe).unwrap_or_default().who();
+            format!("kept for {who}: it waits for several devices, or for all of one")
         }
         Some(Rejected::Taken | Rejected::Tentative) => holder(lock_file, probe, device),
         Some(Rejected::Free) => "free, but too few devices are free".to_owned(),
@@ -88,14 +85,5 @@ fn known_holder(lock_file: &LockFile, probe: &OfdLock, device: &Device) -> Optio
     } else {
         "reserved for"
     };
-    Some(format!("{what} {}", whom(&holder)))
-}
-
-/// `ana (pid 4711, train)`
-fn whom(holder: &Holder) -> String {
-    let user = holder.user.as_deref().unwrap_or("?");
-    match (holder.pid, &holder.program) {
-        (Some(pid), Some(program)) => format!("{user} (pid {pid}, {program})"),
-        _ => user.to_owned(),
-    }
+    Some(format!("{what} {}", holder.who()))
 }

@@ -116,26 +116,21 @@ fn holder_args(
 fn told_before(uuids: &[Uuid]) -> Vec<String> {
     let holds = |value: &str| uuids.iter().any(|uuid| value.contains(uuid.as_str()));
     let variables = std::env::vars_os().filter_map(|(name, value)| {
-        let value = value.to_string_lossy();
-        (name != "CUDA_VISIBLE_DEVICES" && holds(&value)).then_some(name)
+        let is_told = name != "CUDA_VISIBLE_DEVICES" && holds(&value.to_string_lossy());
+        is_told.then(|| name.into_string().ok())?
     });
-    variables
-        .filter_map(|name| name.into_string().ok())
-        .collect()
+    variables.collect()
 }
 
 /// Whether CUDA_VISIBLE_DEVICES held one of the devices when this call began.
 fn named_before(call: &GetgpuCall<'_>, answer: &Answer) -> bool {
-    let entries = match Visible::parse(call.environment.visible.as_deref()) {
+    let value = call.environment.visible.as_deref();
+    let entries = match Visible::parse(value) {
         Visible::Entries(entries) => entries,
         Visible::Unset | Visible::Nothing => Vec::new(),
     };
-    let value = call.environment.visible.as_deref();
-    answer
-        .uuids
-        .iter()
-        .any(|uuid| entries.iter().any(|entry| entry.names(uuid)))
-        || value.is_some_and(|value| value == answer.value.as_str())
+    let names = |uuid| entries.iter().any(|entry| entry.names(uuid));
+    answer.uuids.iter().any(names) || value.is_some_and(|value| value == answer.value.as_str())
 }
 
 /// What the site's log says.
@@ -145,20 +140,17 @@ fn record<'a>(
     owner: &'a Owner<'_>,
     job: Option<&'a Job>,
 ) -> Record<'a> {
+    let tag = owner.tag.as_ref().map(|tag| tag.name.as_str());
+    let user = owner.user.map(|user| user.uid);
     Record {
         by: "getgpu",
         pid: std::process::id() as i32,
         what: "reserved",
         devices: &answer.uuids,
-        uid: owner
-            .user
-            .map_or_else(|| nix::unistd::geteuid().as_raw(), |user| user.uid),
+        uid: user.unwrap_or_else(|| nix::unistd::geteuid().as_raw()),
         program: ("for", &owner.caller.name),
         share: answer.part,
-        tag: owner
-            .label
-            .as_deref()
-            .or(owner.tag.as_ref().map(|tag| tag.name.as_str())),
+        tag: owner.label.as_deref().or(tag),
         job,
         waited: call.began.elapsed(),
     }

@@ -2,11 +2,12 @@
 //! a device that cannot be reserved is a failure.
 
 use getgpu_ask::{HANGS_OR_SICK, Node};
+use std::ops::ControlFlow;
 use std::rc::Rc;
 
 use getgpu_choose::{
-    Admission, Chooser, Decision, Got, Granted, IndexOrder, Indexed, Offer, Owned, Part, Rejected,
-    Taken, pool,
+    Admission, Chooser, Granted, IndexOrder, Indexed, Offer, Part, Rejected, Taken, choice::cap,
+    pool,
 };
 use getgpu_lock::{Claim, OfdLock, Side};
 use getgpu_model::{Device, Failure, Inventory, Kind};
@@ -24,18 +25,14 @@ pub fn indexed(
     node: &mut Node<'_>,
     granted: &Rc<Granted>,
     index: usize,
-) -> Result<Chosen, Failure> {
+) -> Result<Chosen<'static>, Failure> {
     let inventory = node.inventory(granted.look())?;
-    let mut owned = granted.owned(&call.lock_file, Some(&inventory));
     let device = of_index(granted, &inventory, index)?;
     let value = answer::value(call, std::iter::once(&device.uuid), Some(&inventory))?;
-    while let Decision::All(cover) = &owned {
-        if let Some(answer) = answer::again(call, cover, value.clone())? {
-            return Ok(Chosen::Ready(answer));
-        }
-        owned = granted.owned(&call.lock_file, Some(&inventory));
-    }
-    let request = &Owned::inside(granted, owned.cover());
+    let request = &match answer::again_or_inside(call, granted, Some(&inventory))? {
+        ControlFlow::Break(answer) => return Ok(Chosen::Ready(answer)),
+        ControlFlow::Continue(request) => request,
+    };
     let probe = call.lock_file.open()?;
     let mut chooser = Chooser {
         node,
@@ -44,20 +41,13 @@ pub fn indexed(
         request,
         skip: &|other| other != device,
     };
-    let why = match chooser.within_cap(&probe, &inventory)? {
+    let why = match cap::enter(&call.lock_file, &probe, &inventory, request)? {
         Admission::Over(over) => format!("{}: {}", device.uuid, over.message),
         Admission::Within(guard) => match offer(call, &mut chooser, &probe, device)? {
             Offer::Available(claim) => {
-                let part = Part {
-                    device: device.clone(),
-                    got: Got::Claimed(claim),
-                };
-                return Ok(Chosen::Unconfirmed(Selected::Taken(Taken {
-                    parts: vec![part],
-                    cover: chooser.request.cover.clone(),
-                    guard,
-                    stops: None,
-                })));
+                let parts = vec![Part::claimed(device.clone(), claim)];
+                let taken = Taken::new(parts, request.cover.clone(), guard);
+                return Ok(Chosen::Unconfirmed(Selected::Taken(taken)));
             }
             Offer::Rejected(why) => {
                 explain::passed_over(device, Some(&why), &call.lock_file, &probe)

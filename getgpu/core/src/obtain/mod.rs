@@ -22,11 +22,11 @@ use std::time::Duration;
 use getgpu_ask::Node;
 use getgpu_choose::{Asked, Decision, Granted};
 use getgpu_linux::{Process, procfs::namespaces, run_clock};
-use getgpu_lock::{HolderProcess, Role};
+use getgpu_lock::Role;
 use getgpu_model::{Failure, Kind, Visible};
 use getgpu_queue::{Name, Selected, Served, outlast};
 
-use answer::{Answer, Chosen};
+use answer::Chosen;
 use choose::{choose, wait_in_queue};
 use hand_out::{Owner, hand_out};
 use tag::Tagged;
@@ -45,10 +45,8 @@ pub fn print(call: &GetgpuCall<'_>, asked: Asked) -> Result<(), Failure> {
     if asked.grant().visible == Visible::Nothing {
         return Err(asked.grant().empty());
     }
-    let gid = call.options.gid;
-    let user = call.options.uid.map(|uid| tag::user(uid, gid));
-    let user = user.transpose()?.flatten();
-    let asked = match user {
+    let user = tag::user(call.options)?;
+    let asked = match &user {
         Some(user) => asked.for_user(user.uid),
         None => asked,
     };
@@ -59,14 +57,6 @@ pub fn print(call: &GetgpuCall<'_>, asked: Asked) -> Result<(), Failure> {
         // Before anything is waited for, behind which the caller may have exited.
         LazyCell::force(&caller);
     }
-    let obtained = match tagged.enter()? {
-        Some(holder) => Obtained::Same(holder),
-        None => obtain(call, asked, &caller, &mut tagged)?,
-    };
-    let answer = match obtained {
-        Obtained::New(answer) => answer,
-        Obtained::Same(holder) => return answer::print_again(call, &[*holder]),
-    };
     let owner = Owner {
         caller: &caller,
         held,
@@ -74,15 +64,28 @@ pub fn print(call: &GetgpuCall<'_>, asked: Asked) -> Result<(), Failure> {
         tag: tagged.tag().cloned(),
         label: label(call.options)?,
     };
+    if let Some(holder) = tagged.enter()? {
+        return answer::print_again(call, &[*holder]);
+    }
+    if let Some(answer) = answer::granted_again(call, &asked)? {
+        return hand_out(call, answer, owner);
+    }
+    let mut node = node(call.settings);
+    let (granted, chosen) = choose_or_queue(call, &mut node, asked, &caller)?;
+    let taken = match chosen {
+        Chosen::Ready(answer) => return hand_out(call, answer, owner),
+        Chosen::Unconfirmed(Selected::Taken(taken)) => taken,
+        Chosen::Unconfirmed(Selected::Queue(queueing)) => {
+            // Another call for the tag may be served while this one waits.
+            tagged.leave();
+            match wait_in_queue(call, &granted, &mut node, queueing, &mut tagged)? {
+                Served::Taken(taken) => taken,
+                Served::Same(holder) => return answer::print_again(call, &[*holder]),
+            }
+        }
+    };
+    let answer = answer::confirm(call, taken, &granted, node.known().as_deref())?;
     hand_out(call, answer, owner)
-}
-
-/// What a call prints.
-enum Obtained {
-    /// Devices that it reserves.
-    New(Answer),
-    /// The reservation that another call has made under the tag.
-    Same(Box<HolderProcess>),
 }
 
 /// What the reservation is shown as: a typed tag is its name, except where it is made for
@@ -97,34 +100,6 @@ fn label(options: &GetgpuOptions) -> Result<Option<String>, Failure> {
 pub fn print_tagged(call: &GetgpuCall<'_>, name: &str) -> Result<(), Failure> {
     let role = call.options.role;
     answer::print_again(call, &tag::find(&call.lock_file, name, role)?)
-}
-
-/// Devices for the request, at once or after waiting, with this call's turn at its tag; else the
-/// reservation that another call made under the tag meanwhile.
-fn obtain(
-    call: &GetgpuCall<'_>,
-    asked: Asked,
-    caller: &LazyCell<Process>,
-    tagged: &mut Tagged<'_>,
-) -> Result<Obtained, Failure> {
-    if let Some(answer) = answer::granted_again(call, &asked)? {
-        return Ok(Obtained::New(answer));
-    }
-    let mut node = node(call.settings);
-    let (granted, chosen) = choose_or_queue(call, &mut node, asked, caller)?;
-    let taken = match chosen {
-        Chosen::Ready(answer) => return Ok(Obtained::New(answer)),
-        Chosen::Unconfirmed(Selected::Taken(taken)) => taken,
-        Chosen::Unconfirmed(Selected::Queue(queueing)) => {
-            // Another call for the tag may be served while this one waits.
-            tagged.leave();
-            match wait_in_queue(call, &granted, &mut node, queueing, tagged)? {
-                Served::Taken(taken) => taken,
-                Served::Same(holder) => return Ok(Obtained::Same(holder)),
-            }
-        }
-    };
-    answer::confirm(call, taken, &granted, node.known().as_deref()).map(Obtained::New)
 }
 
 /// The process that `--hold` names. Without a name it is the caller, if there is one
@@ -150,30 +125,28 @@ fn held(call: &GetgpuCall<'_>, caller: &LazyCell<Process>) -> Result<Option<Proc
 
 /// A choice among what is granted; made once more if a sibling has reserved the grant for us all
 /// meanwhile.
-fn choose_or_queue(
-    call: &GetgpuCall<'_>,
+fn choose_or_queue<'c>(
+    call: &'c GetgpuCall<'_>,
     node: &mut Node<'_>,
     asked: Asked,
     caller: &LazyCell<Process>,
-) -> Result<(Rc<Granted>, Chosen), Failure> {
+) -> Result<(Rc<Granted>, Chosen<'c>), Failure> {
     node.nvml()?;
     if call.options.keep != Keep::No {
         // Now, while the library is being loaded.
         LazyCell::force(caller);
     }
     let mut refused = None;
-    let first = outlast(call.settings, call.diag, || {
-        node.ask(|node| {
-            let granted = Rc::new(asked.clone().granted(node)?);
-            granted.grant.tell_correction(call.diag);
-            match choose(call, node, &granted) {
-                Ok(chosen) => Ok((granted, chosen)),
-                Err(failure) => {
-                    refused = Some(granted);
-                    Err(failure)
-                }
+    let first = outlast(node, call.diag, |node| {
+        let granted = Rc::new(asked.clone().granted(node)?);
+        granted.grant.tell_correction(call.diag);
+        match choose(call, node, &granted) {
+            Ok(chosen) => Ok((granted, chosen)),
+            Err(failure) => {
+                refused = Some(granted);
+                Err(failure)
             }
-        })
+        }
     });
     let (granted, chosen) = match (first, refused) {
         (Ok((granted, chosen)), _) => (granted, Ok(chosen)),

@@ -31,7 +31,7 @@ pub fn claim(
     }
     Ok(match users.iter().find(|process| !is_own(process)) {
         None => Ok(Some(claim)),
-        Some(other) => Err(named(*other)),
+        Some(other) => Err(users::name_process(*other)),
     })
 }
 
@@ -44,12 +44,4 @@ fn comes_from(process: i32, pid: i32, user: u32) -> bool {
     }
     let mut above = ancestry::ancestors(process, 64).into_iter();
     process == pid || above.any(|stat| stat.pid == pid)
-}
-
-/// `ben (pid 77, python3)`
-fn named(pid: i32) -> String {
-    let user = procfs::euid(pid).map_or_else(|| "another user".to_owned(), users::name);
-    let comm = procfs::comm(pid);
-    let program = comm.map(|comm| format!(", {}", procfs::program_name(pid, &comm)));
-    format!("{user} (pid {pid}{})", program.unwrap_or_default())
 }

@@ -65,10 +65,7 @@ impl<'a> Tagged<'a> {
     /// reservation as its grant, as a script that is sourced twice, had none when it was made.
     fn is_same(&self, tag: &Tag, args: &HolderArgs) -> bool {
         let known = args.tag.as_ref().map(|tag| tag.asked.as_str());
-        let is_grant = self
-            .grant
-            .as_ref()
-            .is_some_and(|grant| *grant == args.devices);
+        let is_grant = self.grant.as_ref() == Some(&args.devices);
         args.role == Role::JobPart
             || known == Some(&tag.asked)
             || is_grant && known == Some(&self.asked_outside)
@@ -163,13 +160,9 @@ pub fn find(lock_file: &LockFile, name: &str, role: Role) -> Result<Vec<HolderPr
     let uids = (!uid.is_root()).then_some(uid.as_raw());
     let holders = under(lock_file, uids, name, role);
     if holders.is_empty() {
-        return Err(Failure::new(
-            Kind::NoneFree,
-            format!("--tag {name}: nothing is reserved under it"),
-        )
-        .hint(format!(
-            "getgpu --hold --tag {name} reserves a device under it"
-        )));
+        let text = format!("--tag {name}: nothing is reserved under it");
+        let hint = format!("getgpu --hold --tag {name} reserves a device under it");
+        return Err(Failure::new(Kind::NoneFree, text).hint(hint));
     }
     Ok(holders)
 }
@@ -177,22 +170,18 @@ pub fn find(lock_file: &LockFile, name: &str, role: Role) -> Result<Vec<HolderPr
 /// The user that `--uid` names, for whom root reserves; none: our own. Without a group to
 /// run as it is the one of the login; one that no database knows has a group of the same
 /// number.
-pub fn user(uid: u32, gid: Option<u32>) -> Result<Option<ChildUser>, Failure> {
+pub fn user(options: &GetgpuOptions) -> Result<Option<ChildUser>, Failure> {
     let own = nix::unistd::geteuid();
-    if own.as_raw() == uid {
+    let Some(uid) = options.uid.filter(|uid| own.as_raw() != *uid) else {
         return Ok(None);
-    }
+    };
     if !own.is_root() {
-        return Err(Failure::new(
-            Kind::Usage,
-            format!("--uid {uid}: only root may reserve for another user"),
-        ));
+        let text = format!("--uid {uid}: only root may reserve for another user");
+        return Err(Failure::new(Kind::Usage, text));
     }
-    Ok(Some(ChildUser {
-        uid,
-        gid: gid.unwrap_or_else(|| {
-            let known = nix::unistd::User::from_uid(nix::unistd::Uid::from_raw(uid)).ok();
-            known.flatten().map_or(uid, |user| user.gid.as_raw())
-        }),
-    }))
+    let gid = options.gid.unwrap_or_else(|| {
+        let known = nix::unistd::User::from_uid(nix::unistd::Uid::from_raw(uid)).ok();
+        known.flatten().map_or(uid, |user| user.gid.as_raw())
+    });
+    Ok(Some(ChildUser { uid, gid }))
 }

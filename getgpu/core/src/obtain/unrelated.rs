@@ -7,7 +7,7 @@ use std::collections::HashSet;
 use getgpu_linux::procfs::{self, ancestry};
 use getgpu_linux::users;
 use getgpu_lock::{Side, Span, holders};
-use getgpu_model::{Detail, Uuid};
+use getgpu_model::Uuid;
 
 use crate::call::{GetgpuCall, node};
 
@@ -15,17 +15,19 @@ use crate::call::{GetgpuCall, node};
 /// What cannot be read is no reason to fail.
 pub fn warn_of_unrelated(call: &GetgpuCall<'_>, devices: &[Uuid]) {
     let related: HashSet<i32> = ancestry::lineage().iter().map(|(pid, _)| *pid).collect();
-    let programs = programs_on(call, devices);
+    let mut shown = node(call.settings).processes_on(devices).into_iter();
     let mut any = false;
-    for (device, programs) in devices.iter().zip(programs) {
-        let unrelated = programs.into_iter().find(|pid| !related.contains(pid));
-        let Some((pid, comm)) = unrelated.and_then(|pid| Some((pid, procfs::comm(pid)?))) else {
+    for device in devices {
+        let mut programs = leases(call, device).unwrap_or_default();
+        let shown = shown.next().unwrap_or_default();
+        programs.extend(shown.iter().map(|one| one.pid as i32));
+        let is_unrelated = |pid: &i32| !related.contains(pid) && procfs::comm(*pid).is_some();
+        let Some(pid) = programs.into_iter().find(is_unrelated) else {
             continue;
         };
-        let user = procfs::euid(pid).map_or_else(|| "another user".to_owned(), users::name);
-        let program = procfs::program_name(pid, &comm);
         call.diag.warn(&format!(
-            "{device}: also used by {user} (pid {pid}, {program}), which did not start this call"
+            "{device}: also used by {}, which did not start this call",
+            users::name_process(pid)
         ));
         any = true;
     }
@@ -38,25 +40,9 @@ pub fn warn_of_unrelated(call: &GetgpuCall<'_>, devices: &[Uuid]) {
     }
 }
 
-/// For each device the programs that lease it, and those that NVML shows there.
-fn programs_on(call: &GetgpuCall<'_>, devices: &[Uuid]) -> Vec<Vec<i32>> {
-    let leases = |device: &Uuid| -> Option<Vec<i32>> {
-        let probe = call.lock_file.open().ok()?;
-        let pids = holders::process_ids(&probe, Span::of(device), Side::Lease).ok()?;
-        Some(pids.into_iter().collect())
-    };
-    let mut programs: Vec<Vec<i32>> = devices
-        .iter()
-        .map(|device| leases(device).unwrap_or_default())
-        .collect();
-    let shown = node(call.settings).ask(|node| {
-        for (device, programs) in devices.iter().zip(&mut programs) {
-            let usage = node.nvml()?.usage_by_uuid(device, Detail::Full)?;
-            programs.extend(usage.processes.iter().map(|one| one.pid as i32));
-        }
-        Ok(())
-    });
-    // Those that lease it are known without NVML.
-    drop(shown);
-    programs
+/// The programs that lease a device, which are known without NVML.
+fn leases(call: &GetgpuCall<'_>, device: &Uuid) -> Option<Vec<i32>> {
+    let probe = call.lock_file.open().ok()?;
+    let pids = holders::process_ids(&probe, Span::of(device), Side::Lease).ok()?;
+    Some(pids.into_iter().collect())
 }

@@ -2,6 +2,8 @@
 //! its grant, how many tasks there are beside it, and which part of the grant is its own.
 //! Pure, over a function that reads a variable.
 
+use getgpu_model::batch::{tasks_on, whole};
+
 /// Reads a variable.
 pub type TaskVariables<'a> = &'a dyn Fn(&str) -> Option<String>;
 
@@ -24,14 +26,6 @@ fn number(get: TaskVariables<'_>, name: &str) -> Option<usize> {
 /// A variable that is not empty.
 fn set(get: TaskVariables<'_>, name: &str) -> Option<String> {
     get(name).filter(|value| !value.is_empty())
-}
-
-fn whole(text: &str) -> Option<usize> {
-    let plain = !text.is_empty() && text.bytes().all(|byte| byte.is_ascii_digit());
-    let octal = text.len() > 1 && text.starts_with('0');
-    text.parse()
-        .ok()
-        .filter(|number| plain && !octal && *number <= 1_000_000_000_usize)
 }
 
 /// The numbers under which the prolog may have reserved a part: a task of a heterogeneous
@@ -122,22 +116,6 @@ fn tasks(get: TaskVariables<'_>) -> usize {
             _ => number(get, "SLURM_NTASKS"),
         })
         .unwrap_or(0)
-}
-
-/// The tasks on a node of a list for all nodes, such as `4(x2),3`.
-fn tasks_on(list: &str, node: usize) -> Option<usize> {
-    let mut before = 0;
-    for entry in list.split(',') {
-        let (tasks, nodes) = match entry.split_once("(x") {
-            Some((tasks, nodes)) => (whole(tasks)?, whole(nodes.strip_suffix(')')?)?),
-            None => (whole(entry)?, 1),
-        };
-        if node - before < nodes {
-            return Some(tasks);
-        }
-        before += nodes;
-    }
-    None
 }
 
 #[cfg(test)]

@@ -1,0 +1,178 @@
+//! What is about to become free, and how long a call that finds too few devices waits for it: reservations
+//! whose last program has exited, as their holders mark on the lock or the kernel shows of these. So a loop of
+//! short programs goes on although no reservation is handed from one call to the next.
+
+use std::time::Duration;
+
+use getgpu_choose::{Owned, choice::device_claim};
+use getgpu_linux::{
+    Stat,
+    procfs::{fdinfo, namespaces},
+};
+use getgpu_lock::{
+    HolderArgs, HolderProcess, Level, LockFile, OfdLock, Side, Span, holders, occupancy,
+    ownership_proof,
+};
+use getgpu_model::{Device, Failure, Inventory, Units};
+
+/// How much longer than `linger` a call waits for a lingering reservation.
+const MARGIN: Duration = Duration::from_millis(500);
+/// How long a call waits for a plain reservation of its user that does not linger: its holder
+/// may be about to see a program for the first time, or one that exits.
+pub(crate) const NOTICE: Duration = Duration::from_millis(300);
+/// How long it waits for one whose holder has not noticed yet that its programs have exited: on a
+/// busy machine that takes its time, and one that was stopped never does.
+const UNNOTICED: Duration = Duration::from_millis(2500);
+
+/// What keeps a request from its devices.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Lack {
+    /// Too few are free: those count that the request could use.
+    Devices,
+    /// Its user has as many as the site allows: the user's own count, on whatever device.
+    Allowance,
+}
+
+/// The question whether a request could be served soon.
+pub(crate) struct Soon<'a> {
+    pub(crate) lock_file: &'a LockFile,
+    pub(crate) probe: &'a OfdLock,
+    pub(crate) request: &'a Owned,
+    pub(crate) inventory: &'a Inventory,
+    /// How long reservations outlast their programs.
+    pub(crate) linger: Duration,
+}
+
+impl Soon<'_> {
+    /// How long a call waits for what is about to become free; none if too little is.
+    ///
+    /// # Errors
+    ///
+    /// The lock file cannot be read.
+    pub(crate) fn time(&self, lack: Lack) -> Result<Option<Duration>, Failure> {
+        if self.is_enough(lack, &[])? {
+            return Ok(Some(self.linger + MARGIN));
+        }
+        let mut own = own_that_may_end_soon(self.lock_file, self.level(lack));
+        if own.is_empty() || !self.is_enough(lack, &own)? {
+            return Ok(None);
+        }
+        own.retain(has_outlived_its_programs);
+        let is_unnoticed = !own.is_empty() && self.is_enough(lack, &own)?;
+        Ok(Some(if is_unnoticed { UNNOTICED } else { NOTICE }))
+    }
+
+    fn level(&self, lack: Lack) -> Level {
+        match lack {
+            Lack::Devices => self.request.level(),
+            Lack::Allowance => Level::Outer,
+        }
+    }
+
+    /// Whether the request could be served as soon as what lingers has ended, and what these
+    /// holders have.
+    fn is_enough(&self, lack: Lack, ending: &[HolderProcess]) -> Result<bool, Failure> {
+        let (mut room, mut soon) = (0, 0);
+        if lack == Lack::Allowance {
+            for device in &self.inventory.devices {
+                soon += usize::from(!self.leaving(lack, ending, device)?.is_empty());
+            }
+            return Ok(soon > 0);
+        }
+        for device in self.request.filter.pool(self.inventory) {
+            let (probe, request) = (self.probe, self.request);
+            if device_claim::units(probe, request, device)?.is_available() {
+                room += 1;
+            } else {
+                let leaving = self.leaving(lack, ending, device)?;
+                let fits = device_claim::fits_without(probe, request, device, &leaving)?;
+                soon += usize::from(fits);
+            }
+        }
+        Ok(soon > 0 && room + soon >= self.request.count)
+    }
+
+    /// The units of a device that holders mark as lingering, and those that these holders have.
+    fn leaving(
+        &self,
+        lack: Lack,
+        ending: &[HolderProcess],
+        device: &Device,
+    ) -> Result<Units, Failure> {
+        let (span, level) = (Span::of(&device.uuid), self.level(lack));
+        let mut leaving = occupancy::in_region(
+            self.probe,
+            match level {
+                Level::Outer => span.lingering(),
+                Level::Inner { .. } => span.inner_lingering(),
+            },
+        )?;
+        if lack == Lack::Allowance && !leaving.is_empty() {
+            let own = namespaces::host_uid(nix::unistd::geteuid().as_raw());
+            if !holders::uids(self.probe, span, Side::Reservation)?.contains(&own) {
+                leaving = Units::default();
+            }
+        }
+        let region = span.of_side(Side::Reservation, level);
+        let of_device = |one: &&HolderProcess| one.args.devices.contains(&device.uuid);
+        for holder in ending.iter().filter(of_device) {
+            let locks = ownership_proof::locks_of(holder.pid);
+            leaving = leaving.union(&ownership_proof::shown_in(&locks, self.lock_file, region));
+        }
+        Ok(leaving)
+    }
+}
+
+/// The holders of the own user whose reservations may end soon, and free something on this level
+/// then: those inside a reservation hold its device for that one, which stays.
+fn own_that_may_end_soon(lock_file: &LockFile, level: Level) -> Vec<HolderProcess> {
+    let may_end_soon = |args: &HolderArgs| args.is_plain() || args.is_ending();
+    let uid = nix::unistd::geteuid().as_raw();
+    let mut own = ownership_proof::reservations(lock_file, Some(uid), &may_end_soon);
+    if level == Level::Outer {
+        own.retain(|holder| !is_inside_another(lock_file, holder));
+    }
+    own
+}
+
+fn is_inside_another(lock_file: &LockFile, holder: &HolderProcess) -> bool {
+    let locks = ownership_proof::locks_of(holder.pid);
+    holder.args.devices.iter().any(|device| {
+        let inner = Span::of(device).inner_reservation();
+        !ownership_proof::shown_in(&locks, lock_file, inner).is_empty()
+    })
+}
+
+/// Whether a holder waits for processes that have all exited: it notices that as soon as it has a
+/// processor, and may then find other programs of its reservation. Its pidfds show it, from Linux
+/// 5.5; before, an exit that its parent has noticed is not shown, and this is false.
+fn has_outlived_its_programs(holder: &HolderProcess) -> bool {
+    // One that cannot be looked at (hidepid, another pid namespace) may still run.
+    let has_exited = |pid: &i32| *pid < 0 || Stat::read(*pid).is_some_and(|stat| !stat.alive());
+    let awaited = fdinfo::pidfds(&holder.pid.to_string());
+    !awaited.is_empty() && awaited.iter().all(has_exited)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::private_lock::private_lock;
+
+    /// Its end frees nothing for those outside the reservation that it is inside of.
+    #[test]
+    fn a_reservation_inside_another_shows_both_of_its_ranges() {
+        let (_directory, lock_file) = private_lock();
+        let words = ["MIG-0d1e2f30-1111-5222-8333-444455556666", "caller=1(init)"];
+        let holder = HolderProcess {
+            pid: std::process::id() as i32,
+            start: 0,
+            args: HolderArgs::parse(words).unwrap(),
+        };
+        let span = Span::of(&holder.args.devices[0]);
+        let lock = lock_file.open().unwrap();
+        assert!(lock.try_read(span.reservation()).unwrap());
+        assert!(!is_inside_another(&lock_file, &holder));
+        assert!(lock.try_read(span.inner_reservation()).unwrap());
+        assert!(is_inside_another(&lock_file, &holder));
+    }
+}
