@@ -111,6 +111,7 @@ impl Asked {
                 ..filter::of_settings(settings, allowed)
             },
             count: settings.count as usize,
+            most: settings.count_most as usize,
             count_all: settings.count_all,
             policy: settings.policy,
             mps: settings.mps,
@@ -195,7 +196,8 @@ impl Asked {
 
     /// The request as text, for a tag: before the grant is known, so that it is the same at each look.
     pub fn tag_text(&self) -> String {
-        self.0.text()
+        let more = (self.0.most > self.0.count).then(|| format!("..{}", self.0.most));
+        self.0.text() + &more.unwrap_or_default()
     }
 
     /// What this call owns of devices that need not be known to exist (`Granted::owned_of`).

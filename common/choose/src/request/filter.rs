@@ -17,6 +17,8 @@ pub(super) fn of_settings(settings: &Settings, allowed: Option<DeviceList>) -> F
         grant_remedy: WITHOUT_GRANT,
         profiles: settings.profile.clone(),
         models: settings.model.clone(),
+        preferred: settings.prefer_model.clone(),
+        only_preferred: false,
         min_memory: settings.min_memory,
         share: settings.share,
         share_by_default: settings.share_by_default,

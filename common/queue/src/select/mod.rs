@@ -53,7 +53,7 @@ impl<'at> Selection<'_, '_, 'at> {
         let probe = self.at.lock_file.open()?;
         let ahead = queue::waiting(&probe, Some(self.request.queue()))?;
         // Of several devices it has to be known whether a program can use them together.
-        if self.request.count > 1 || ahead > 0 {
+        if self.request.most > 1 || ahead > 0 {
             self.inventory()?;
         }
         self.check_known(observer)?;

@@ -122,7 +122,7 @@ class Lease:
 
 
 def lease(
-    count: int = 1,
+    count: int | str = 1,
     *,
     share: Share | None = None,
     min_memory: str | int | None = None,
@@ -131,12 +131,13 @@ def lease(
     gpu: int | str | None = None,
     policy: str | None = None,
     model: str | Sequence[str] | None = None,
+    prefer_model: str | Sequence[str] | None = None,
     env: bool = True,
     tag: str | None = None,
     ignore_grant: bool = False,
     once: bool = False,
 ) -> Lease:
-    """Reserves `count` free devices for this process until it exits.
+    """Reserves `count` free devices for this process until it exits; "2..4": as many as there are, at least two.
 
     An inherited CUDA_VISIBLE_DEVICES is a grant: only its devices are chosen from. A second lease of this process
     takes another device of the same grant.
@@ -146,6 +147,7 @@ def lease(
     :param profile: only MIG devices of this profile, or of one of these.
     :param gpu: only devices of this GPU: its number, UUID or PCI bus id.
     :param model: only devices on GPUs with this in their name, such as "H100", or with one of these.
+    :param prefer_model: devices on GPUs with this in their name if there are any free, else any that fit.
     :param policy: which of the free devices, such as "pack" (`cudawrap --help` lists them).
     :param wait: True: queue without end; a number of seconds or "1h": that long; None: as the settings say.
     :param env: set CUDA_VISIBLE_DEVICES, and with a share the variables by which frameworks limit their memory.
@@ -165,6 +167,7 @@ def lease(
             gpu=gpu,
             policy=policy,
             model=model,
+            prefer_model=prefer_model,
             tag=tag,
             ignore_grant=ignore_grant,
         )
@@ -180,7 +183,7 @@ def lease(
             "call cudawrap.lease() before the first worker starts, or in each worker; for a program that needs the device"
             " alone: cudawrap.run()",
         )
-    words = choosing(count, share, min_memory, profile, wait, gpu, policy, model)
+    words = choosing(count, share, min_memory, profile, wait, gpu, policy, model, prefer_model)
     words += ["--ignore-grant"] if ignore_grant else []
     shown = {} if tag is None else {"CUDAWRAP_TAG": tag}
     environment = {**_variables.before(), **shown}
