@@ -50,7 +50,7 @@ fn a_call_without_wait_never_overtakes_waiters() {
     // An index is an index.
     assert_eq!(sandbox.line("0 --no-reserve"), sandbox.uuids()[0]);
     // Who asks again and again is no faster than who waits.
-    let script = "until d=$(getgpu -q 2>/dev/null); do sleep 0.01; done; CUDA_VISIBLE_DEVICES=$d sim-cuda --run 0.1 --tag hog";
+    let script = "until d=$(getgpu -q 2>/dev/null); do sleep 0.01; done; CUDA_VISIBLE_DEVICES=$d sim-cuda --run 0.5 --tag hog";
     let hog = |_| sandbox.shell("bash", script).spawn();
     let hogs: Vec<Running> = (0..4).map(hog).collect();
     drop(stranger);

@@ -52,7 +52,7 @@ fn a_large_request_gets_its_turn_where_gpus_are_slow() {
     many(&sandbox, 4, "large").spawn().wait().exits(0);
     let runs = sandbox.runs();
     let small = runs.iter().filter(|run| run.tag == "small").count();
-    assert!(small < 60, "{small} were served before it");
+    assert!(small < 150, "{small} were served before it");
     drop(loops);
     sandbox.assert_exclusive();
 }
