@@ -107,20 +107,14 @@ pub fn print_tagged(call: &GetgpuCall<'_>, name: &str) -> Result<(), Failure> {
 fn held(call: &GetgpuCall<'_>, caller: &LazyCell<Process>) -> Result<Option<Process>, Failure> {
     match call.options.keep {
         Keep::Hold(Some(0)) if !namespaces::is_host_root() => {
-            let failure = Failure::new(
-                Kind::Usage,
-                "--hold=0: only root may hold a device without end",
-            );
-            return Err(failure.hint("getgpu --hold"));
+            let text = "--hold=0: only root may hold a device without end";
+            Err(Failure::new(Kind::Usage, text).hint("getgpu --hold"))
         }
-        Keep::Hold(Some(pid)) if pid > 0 => return caller::to_hold(pid).map(Some),
-        Keep::Hold(None) if caller::is_adopter(caller) => {
-            return Err(caller::adopted());
-        }
-        Keep::Hold(None) if !caller.seen() => return Err(caller::unseen()),
-        _ => {}
+        Keep::Hold(Some(pid)) if pid > 0 => caller::to_hold(pid).map(Some),
+        Keep::Hold(None) if caller::is_adopter(caller) => Err(caller::adopted()),
+        Keep::Hold(None) if !caller.seen() => Err(caller::unseen()),
+        _ => Ok(None),
     }
-    Ok(None)
 }
 
 /// A choice among what is granted; made once more if a sibling has reserved the grant for us all
