@@ -27,7 +27,7 @@ use getgpu_model::{Failure, Kind, Visible};
 use getgpu_queue::{Name, Selected, Served, outlast};
 
 use answer::Chosen;
-use choose::{choose, wait_in_queue};
+use choose::choose;
 use hand_out::{Owner, hand_out};
 use tag::Tagged;
 
@@ -78,7 +78,7 @@ pub fn print(call: &GetgpuCall<'_>, asked: Asked) -> Result<(), Failure> {
         Chosen::Unconfirmed(Selected::Queue(queueing)) => {
             // Another call for the tag may be served while this one waits.
             tagged.leave();
-            match wait_in_queue(call, &granted, &mut node, queueing, &mut tagged)? {
+            match queueing.wait(&granted, &mut node, &mut tagged)? {
                 Served::Taken(taken) => taken,
                 Served::Same(holder) => return answer::print_again(call, &[*holder]),
             }
