@@ -1,6 +1,7 @@
-complete -c cudawrap -s n -l count -d 'N different devices, separated by commas; all or none; whole GPUs: those that are connected best' -r -f
+complete -c cudawrap -s n -l count -d 'N different devices, separated by commas; all or none; whole GPUs: those that are connected best; 2..4: as many as there are, at least 2' -r -f
 complete -c cudawrap -l profile -d 'Only MIG devices with this profile (1g.10gb), the smallest first; may be repeated' -r -f
 complete -c cudawrap -l model -d 'Only devices on GPUs of this model (H100), a part of what NVML calls them; may be repeated' -r -f
+complete -c cudawrap -l prefer-model -d 'Devices on GPUs of this model if there are any free, else any that fit; may be repeated' -r -f
 complete -c cudawrap -l min-memory -d 'Only devices (with --share: shares) with at least SIZE of memory (10G is 10 GiB), the smallest first' -r -f
 complete -c cudawrap -l gpu -d 'Only devices on this GPU: its NVML index or UUID; may be repeated' -r -f
 complete -c cudawrap -l share -d 'A part of a device: 1/2, 0.5, 25%, or a size (10G), on the least loaded device' -r -f
@@ -31,7 +32,7 @@ complete -c cudawrap -s h -l help -d 'Print help: the common options (-h) or eve
 
 function __cudawrap_program
     set -l argv (commandline -opc)[2..] (commandline -ct)
-    argparse --stop-nonopt 'type=+' 'n/count=+' 'profile=+' 'model=+' 'min-memory=+' 'gpu=+' 'policy=+' 'ignore-grant' 'share=+' 'wait=?' 'w=+' 'visible=+' 'names=+' 'mps' 'bind' 'tag=+' 'auto' 'v/verbose' 'q/quiet' 'V/version' 'h/help' -- $argv 2>/dev/null
+    argparse --stop-nonopt 'type=+' 'n/count=+' 'profile=+' 'model=+' 'prefer-model=+' 'min-memory=+' 'gpu=+' 'policy=+' 'ignore-grant' 'share=+' 'wait=?' 'w=+' 'visible=+' 'names=+' 'mps' 'bind' 'tag=+' 'auto' 'v/verbose' 'q/quiet' 'V/version' 'h/help' -- $argv 2>/dev/null
     and set -q argv[1]
     and complete -C (string join ' ' -- (string escape -- $argv[1..-2]) $argv[-1])
 end

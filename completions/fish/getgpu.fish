@@ -1,6 +1,7 @@
-complete -c getgpu -s n -l count -d 'N different devices, separated by commas; all or none; whole GPUs: those that are connected best' -r -f
+complete -c getgpu -s n -l count -d 'N different devices, separated by commas; all or none; whole GPUs: those that are connected best; 2..4: as many as there are, at least 2' -r -f
 complete -c getgpu -l profile -d 'Only MIG devices with this profile (1g.10gb), the smallest first; may be repeated' -r -f
 complete -c getgpu -l model -d 'Only devices on GPUs of this model (H100), a part of what NVML calls them; may be repeated' -r -f
+complete -c getgpu -l prefer-model -d 'Devices on GPUs of this model if there are any free, else any that fit; may be repeated' -r -f
 complete -c getgpu -l min-memory -d 'Only devices (with --share: shares) with at least SIZE of memory (10G is 10 GiB), the smallest first' -r -f
 complete -c getgpu -l gpu -d 'Only devices on this GPU: its NVML index or UUID; may be repeated' -r -f
 complete -c getgpu -l share -d 'A part of a device: 1/2, 0.5, 25%, or a size (10G), on the least loaded device' -r -f

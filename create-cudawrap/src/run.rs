@@ -98,6 +98,9 @@ fn change(options: &CreateOptions, goal: Goal, diag: &Diag) -> Result<bool, Fail
         diag,
     };
     let (changed, failed) = run_all(&job, &mut paths)?;
+    if paths.is_empty() && options.paths.is_none() {
+        diag.warn("--all: nothing is recorded as wrapped");
+    }
     if paths.len() > 1 {
         let done = if options.dry_run {
             "would change"

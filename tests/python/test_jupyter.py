@@ -206,3 +206,13 @@ def test_a_kernel_that_cannot_start_leaves_no_device(tmp_path: pathlib.Path) -> 
     with pytest.raises(ValueError):
         KernelManager(kernel_name="plain").start_kernel(extra_arguments=["a\0b"])
     assert states() == ["free"] * 4
+
+
+def test_jupyter_run_says_in_one_line_that_no_device_is_free(tmp_path: pathlib.Path) -> None:
+    script = tmp_path / "script.py"
+    script.write_text(DEVICE)
+    with cudawrap.lease(4, env=False):
+        run = [sys.executable, "-m", "jupyter_client.runapp", "--kernel=plain", str(script)]
+        done = subprocess.run(run, capture_output=True, text=True, timeout=60)
+    assert done.returncode == 1 and "cudawrap: no free device: 4 of 4 in use" in done.stderr
+    assert "Traceback" not in done.stderr, done.stderr

@@ -3,6 +3,7 @@
 import asyncio
 import contextlib
 import importlib.metadata
+import json
 import os
 import pathlib
 import re
@@ -12,6 +13,7 @@ import subprocess
 import sys
 import threading
 import warnings
+from typing import Any
 
 import cudawrap
 import pytest
@@ -478,11 +480,16 @@ if __name__ == "__main__":
 
 
 COMES_BACK = """
-import os, sys, cudawrap
-with cudawrap.lease(wait="20s") as lease:
-    print(len([device for device in cudawrap.devices() if device.state == "reserved"]), flush=True)
-if len(sys.argv) > 1:
-    os.execv(sys.executable, [sys.executable, "-c", os.environ["AGAIN"]])
+import json, os, sys, cudawrap
+words = json.loads(sys.argv[1])
+leases = [cudawrap.lease(wait="20s", **words.pop(0)) for _ in range(2)]
+reserved = [device.uuid for device in cudawrap.devices() if device.state == "reserved"]
+assert sorted(lease.uuids[0] for lease in leases) == sorted(reserved), reserved
+print(os.environ["CUDA_VISIBLE_DEVICES"], *(lease.uuids[0] for lease in leases), flush=True)
+if words:
+    os.execv(sys.executable, [sys.executable, "-c", os.environ["AGAIN"], json.dumps(words)])
+[lease.release() for lease in leases]
+print(os.environ.get("CUDA_VISIBLE_DEVICES"), os.environ.get("CUDAWRAP_LEASES"))
 """
 STAYS = """
 import os, sys
@@ -493,12 +500,31 @@ if len(sys.argv) > 1:
 
 
 def test_a_program_that_executes_itself_again_leases_again() -> None:
-    def run(script: str, *before: str) -> list[str]:
-        words = [*before, sys.executable, "-c", script, "again"]
+    def run(script: str, argument: str, *before: str) -> list[str]:
+        words = [*before, sys.executable, "-c", script, argument]
         done = subprocess.run(words, env={**os.environ, "AGAIN": script}, capture_output=True, text=True, timeout=60)
         assert done.returncode == 0, done.stderr
         return done.stdout.splitlines()
 
-    assert run(COMES_BACK) == ["1", "1"]
-    first, second = run(STAYS, "cudawrap", "--")
+    # Two leases each time; at the third one asks for something else.
+    words: list[dict[str, Any]] = [{}, {}, {}, {}, {"min_memory": "1G"}, {}]
+    first, second, third, left = run(COMES_BACK, json.dumps(words))
     assert first == second
+    assert third.split()[0] == third.split()[2] == first.split()[2], "the other one is as it was"
+    assert left == "None None"
+    first, second = run(STAYS, "again", "cudawrap", "--")
+    assert first == second
+
+
+LOADED_ANEW = """
+import sys, cudawrap
+first = cudawrap.lease()
+for name in [name for name in sys.modules if name.partition(".")[0] == "cudawrap"]:
+    del sys.modules[name]
+import cudawrap
+assert cudawrap.lease(ignore_grant=True).uuids != first.uuids
+"""
+
+
+def test_a_package_that_is_loaded_anew_leases_another_device() -> None:
+    subprocess.run([sys.executable, "-c", LOADED_ANEW], check=True)

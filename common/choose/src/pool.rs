@@ -30,6 +30,9 @@ pub struct Filter {
     pub(crate) profiles: Vec<String>,
     /// Parts of the names of GPUs; empty: any.
     pub(crate) models: Vec<String>,
+    /// Parts of the names of GPUs whose devices are tried first, and whether these alone are.
+    pub(crate) preferred: Vec<String>,
+    pub(crate) only_preferred: bool,
     /// The least memory, in bytes, of a device or of the share of it.
     pub(crate) min_memory: Option<u64>,
     /// The part of each device that is wanted; none: all of it.
@@ -174,7 +177,7 @@ impl Filter {
     /// How much has to be known of each device.
     pub(crate) fn detail(&self) -> Detail {
         let sizes = self.by_size() || self.share.is_some_and(Share::needs_memory);
-        match (self.models.is_empty(), sizes) {
+        match (self.models.is_empty() && self.preferred.is_empty(), sizes) {
             (false, _) => Detail::Name,
             (true, true) => Detail::Size,
             (true, false) => Detail::Place,
@@ -183,14 +186,17 @@ impl Filter {
 
     /// Why the device's GPU is not of a model that the request asks for, if it is not.
     fn outside_models(&self, device: &Device, inventory: &Inventory) -> Option<Outside> {
-        if self.models.is_empty() {
-            return None;
-        }
-        match inventory.gpu_name(device) {
-            None => Some(Outside::UnknownModel),
-            Some(name) if self.models.iter().any(|model| is_model(name, model)) => None,
-            Some(_) => Some(Outside::OtherModel),
-        }
+        let preferred = Some(&self.preferred).filter(|_| self.only_preferred);
+        let asked = Some(&self.models).filter(|models| !models.is_empty());
+        let name = inventory.gpu_name(device);
+        asked
+            .into_iter()
+            .chain(preferred)
+            .find_map(|models| match name {
+                None => Some(Outside::UnknownModel),
+                Some(name) if models.iter().any(|model| is_model(name, model)) => None,
+                Some(_) => Some(Outside::OtherModel),
+            })
     }
 
     /// Whether the device has what the request asks for.

@@ -83,19 +83,26 @@ fn name(argument: &ContextValue) -> Option<&str> {
 
 /// The option that was meant, where one is like what was typed.
 fn similar(error: &clap::Error) -> Option<String> {
-    match error.get(ContextKind::SuggestedArg) {
-        Some(ContextValue::String(option)) => Some(option.clone()),
-        Some(ContextValue::Strings(options)) => options.first().cloned(),
-        _ => match error.get(ContextKind::InvalidArg)? {
-            ContextValue::String(word) => by_other_name(word),
-            _ => None,
-        },
+    if let Some(ContextValue::String(word)) = error.get(ContextKind::InvalidArg)
+        && let Some(option) = by_other_name(word)
+    {
+        return Some(option);
+    }
+    match error.get(ContextKind::SuggestedArg)? {
+        ContextValue::String(option) => Some(option.clone()),
+        ContextValue::Strings(options) => options.first().cloned(),
+        _ => None,
     }
 }
 
-/// The option that other programs call otherwise, such as Slurm's `--mem`.
+/// The option that other programs call otherwise, such as Slurm's `--mem` and `--gpus`.
 fn by_other_name(word: &str) -> Option<String> {
-    let known = [("--mem", "--min-memory"), ("--memory", "--min-memory")];
+    let known = [
+        ("--mem", "--min-memory"),
+        ("--memory", "--min-memory"),
+        ("--gpus", "--count"),
+        ("--n", "-n"),
+    ];
     let (_, option) = known.iter().find(|(other, _)| *other == word)?;
     Some((*option).to_owned())
 }

@@ -14,7 +14,8 @@ pub struct Choosing {
     /// auto (MIG devices if there are any, else whole GPUs), mig, gpu or any
     #[arg(id = "type", long = "type", value_name = "TYPE")]
     pub kind: Option<String>,
-    /// N different devices, separated by commas; all or none; whole GPUs: those that are connected best
+    /// N different devices, separated by commas; all or none; whole GPUs: those that are connected
+    /// best; 2..4: as many as there are, at least 2
     #[arg(long, short = 'n', value_name = "N")]
     pub(crate) count: Option<String>,
     /// Only MIG devices with this profile (1g.10gb), the smallest first; may be repeated
@@ -23,6 +24,9 @@ pub struct Choosing {
     /// Only devices on GPUs of this model (H100), a part of what NVML calls them; may be repeated
     #[arg(long, value_name = "MODEL")]
     pub(crate) model: Vec<String>,
+    /// Devices on GPUs of this model if there are any free, else any that fit; may be repeated
+    #[arg(long, value_name = "MODEL")]
+    pub(crate) prefer_model: Vec<String>,
     /// Only devices (with --share: shares) with at least SIZE of memory (10G is 10 GiB), the
     /// smallest first
     #[arg(long, value_name = "SIZE")]
@@ -63,6 +67,7 @@ impl Choosing {
             count,
             profile,
             model,
+            prefer_model,
             min_memory,
             gpu,
             policy,
@@ -76,6 +81,7 @@ impl Choosing {
             ("count", one(count.as_ref())),
             ("profile", profile.clone()),
             ("model", model.clone()),
+            ("prefer_model", prefer_model.clone()),
             ("min_memory", one(min_memory.as_ref())),
             ("gpu", gpu.clone()),
             ("policy", one(policy.as_ref())),

@@ -111,10 +111,14 @@ impl File {
             // either.
             Err(_) if if_missing.allows(path) => return Ok(None),
             Err(error) => {
-                return Err(Failure::new(
-                    Kind::Usage,
-                    format!("{}: cannot be read: {}", path.display(), reason(&error)),
-                ));
+                let text = format!("{}: cannot be read: {}", path.display(), reason(&error));
+                let failure = Failure::new(Kind::Usage, text);
+                return Err(match error.kind() {
+                    io::ErrorKind::NotFound => {
+                        failure.hint("unset GETGPU_CONFIG, or write that file")
+                    }
+                    _ => failure,
+                });
             }
         };
         Self::parse(path, &text).map(Some)

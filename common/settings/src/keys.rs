@@ -7,7 +7,7 @@ pub use super::key::Key;
 use super::Settings;
 use super::key::keys;
 use super::value_codec::{
-    absolute_path, count, memory, names, path, quoted, read, selectors, show_or, show_path,
+    absolute_path, count, counts, memory, names, path, quoted, read, selectors, show_or, show_path,
     show_size, show_text, show_time, size, some_time, time, truth,
 };
 use crate::policy_words;
@@ -95,12 +95,14 @@ keys! {
     PREFERENCES:
     preference "type", "\"auto\" (MIG devices if there are any, else whole GPUs), \"mig\", \"gpu\" or \"any\"",
         |s| quoted(&s.kind), |s, t| s.kind = read(t)?;
-    preference "count", "how many devices are chosen at a time; \"all\": all that CUDA_VISIBLE_DEVICES names, for a program that divides them itself",
+    preference "count", "how many devices are chosen at a time; \"2..4\": as many as there are, at least 2; \"all\": all that CUDA_VISIBLE_DEVICES names, for a program that divides them itself",
         |s| show_count(s), |s, t| put_count(s, t)?;
     preference "profile", "only MIG devices with these profiles, the smallest first",
         |s| quoted(&s.profile), |s, t| s.profile = names(t)?;
     preference "model", "only devices on these GPUs: parts of what NVML calls them, such as \"H100\"",
         |s| quoted(&s.model), |s, t| s.model = names(t)?;
+    preference "prefer_model", "devices on these GPUs if there are any free, else any that fit",
+        |s| quoted(&s.prefer_model), |s, t| s.prefer_model = names(t)?;
     preference "min_memory", "only devices, or shares, with at least this much memory, the smallest first",
         |s| show_size(s.min_memory), |s, t| s.min_memory = Some(memory(t)?);
     preference "gpu", "only devices on these GPUs: NVML indices or UUIDs",
@@ -147,6 +149,8 @@ pub(crate) fn is_table(name: &str) -> bool {
 fn show_count(settings: &Settings) -> String {
     if settings.count_all {
         "\"all\"".into()
+    } else if settings.count_most > settings.count {
+        format!("\"{}..{}\"", settings.count, settings.count_most)
     } else {
         settings.count.to_string()
     }
@@ -154,7 +158,12 @@ fn show_count(settings: &Settings) -> String {
 
 fn put_count(settings: &mut Settings, texts: &[String]) -> Result<(), String> {
     settings.count_all = texts == ["all"];
-    settings.count = if settings.count_all { 1 } else { count(texts)? };
+    let (least, most) = match texts {
+        [_] if settings.count_all => (1, 1),
+        [range] if range.contains("..") => counts(range)?,
+        _ => count(texts).map(|number| (number, number))?,
+    };
+    (settings.count, settings.count_most) = (least, most);
     Ok(())
 }
 

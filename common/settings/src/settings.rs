@@ -63,12 +63,16 @@ pub struct Settings {
     pub kind: Type,
     /// How many devices are chosen at a time.
     pub count: u32,
+    /// More, up to so many, where they are free.
+    pub count_most: u32,
     /// Whether as many are, as the grant has, where there is one.
     pub count_all: bool,
     /// Only MIG devices of these profiles; empty: of any.
     pub profile: Vec<String>,
     /// Only devices on GPUs whose names have one of these parts; empty: on any.
     pub model: Vec<String>,
+    /// Parts of the names of GPUs whose devices are taken first.
+    pub prefer_model: Vec<String>,
     /// Only devices, or shares, with at least so many bytes of memory.
     pub min_memory: Option<u64>,
     /// Only devices on these GPUs; empty: on any.
@@ -195,9 +199,11 @@ impl Default for Settings {
             auto: AutoSettings::default(),
             kind: Type::Auto,
             count: 1,
+            count_most: 1,
             count_all: false,
             profile: Vec::new(),
             model: Vec::new(),
+            prefer_model: Vec::new(),
             min_memory: None,
             gpu: Vec::new(),
             policy: None,

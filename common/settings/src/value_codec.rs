@@ -100,6 +100,18 @@ pub(super) fn count(texts: &[String]) -> Result<u32, String> {
         .ok_or_else(|| format!("`{text}` is not a whole number of 1 or more"))
 }
 
+/// `2..4`: at least and at most so many.
+pub(super) fn counts(text: &str) -> Result<(u32, u32), String> {
+    let ends = text.split_once("..").and_then(|(least, most)| {
+        let end = |text: &str| count(&[text.trim().to_owned()]).ok();
+        Some((end(least)?, end(most)?))
+    });
+    let ends = ends.filter(|(least, most)| least <= most);
+    ends.ok_or_else(|| {
+        format!("`{text}` is not a range of whole numbers of 1 or more, such as 2..4")
+    })
+}
+
 /// DeviceNames, each on its own or separated by commas; none may be empty.
 pub(super) fn names(texts: &[String]) -> Result<Vec<String>, String> {
     let names: Vec<String> = texts

@@ -82,6 +82,8 @@ fn bytes_that_are_no_text_are_a_name_like_any_other() {
     let json: serde_json::Value = serde_json::from_str(&json.stdout).unwrap();
     assert_eq!(json["paths"][0]["state"], "wrapped");
     sandbox.ok(&["--undo", "--all"]);
+    let nothing = sandbox.ok(&["--undo", "--all"]);
+    nothing.mentions("--all: nothing is recorded as wrapped");
     let mut entries = sandbox.path("app").read_dir().unwrap();
     assert_eq!(entries.next().unwrap().unwrap().file_name(), name);
 }

@@ -106,7 +106,7 @@ pub fn free<'s>(
         let known = node.known();
         let owned = Owned::now(&request, call.lock_file, known.as_deref());
         let grant = request.filter.grant.as_ref();
-        let is_only = grant.is_some_and(|grant| grant.len() == request.count)
+        let is_only = grant.is_some_and(|grant| request.is_number(grant.len()))
             && request.grant.visible != Visible::Unset;
         if let Some(inventory) = known.filter(|_| is_only)
             && !leaves_out(call, &request, &inventory)

@@ -7,45 +7,17 @@ use std::fmt::Write;
 use std::path::Path;
 
 use clap::ValueEnum;
-use getgpu_ask::Node;
-use getgpu_choose::Asked;
 use getgpu_core::list::{self, Listing};
-use getgpu_lock::{Holder, LockFile};
-use getgpu_model::{Failure, Uuid, diag::printable, quantity::unix_seconds};
+use getgpu_lock::Holder;
+use getgpu_model::{diag::printable, quantity::unix_seconds};
 
 use crate::slurm::mark;
 use getgpu_core::list::rows::{DeviceState, Row};
 
-/// What a monitor knows of a device.
-#[derive(Clone, Copy, Debug, Default)]
-pub struct WatchedDevice {
-    /// Since when, in Unix seconds, it is held and used by no program.
-    pub empty_since: Option<u64>,
-    /// How many leases ended there at once while others lasted.
-    pub short_leases: Option<usize>,
-}
-
-/// The metrics of the node as text, with what is `watched` of each device.
-pub fn of_node(
-    node: &mut Node<'_>,
-    asked: Asked,
-    lock_file: &LockFile,
-    watched: &dyn Fn(&Uuid) -> WatchedDevice,
-) -> Result<String, Failure> {
-    let (mut listing, _) = list::gather(node, asked, lock_file, &[])?;
-    for row in &mut listing.rows {
-        let uuid = Uuid::parse(&row.uuid);
-        let watched = uuid.map(|uuid| watched(&uuid)).unwrap_or_default();
-        row.empty_since = watched.empty_since;
-        row.short_leases = watched.short_leases;
-    }
-    Ok(text(&listing))
-}
-
 /// A family whose lines are of devices: name, help, and a device's value if it has one.
 type PerDevice = (&'static str, &'static str, fn(&Row) -> Option<String>);
 
-const PER_DEVICE: [PerDevice; 9] = [
+const PER_DEVICE: [PerDevice; 10] = [
     (
         "getgpu_device_in_pool",
         "Whether the device is handed out.",
@@ -70,6 +42,11 @@ const PER_DEVICE: [PerDevice; 9] = [
         "getgpu_device_empty_since_seconds",
         "Since when, in Unix seconds, a device that is held with max_idle is used by no program.",
         |row| Some(row.empty_since?.to_string()),
+    ),
+    (
+        "getgpu_device_idle_since_seconds",
+        "Since when, in Unix seconds, the programs on a device that is held with max_idle compute nothing.",
+        |row| Some(row.idle_since?.to_string()),
     ),
     (
         "getgpu_device_short_leases",

@@ -113,6 +113,8 @@ impl Asked {
                 grant_remedy: grant.without(),
                 profiles: settings.profile.clone(),
                 models: settings.model.clone(),
+                preferred: settings.prefer_model.clone(),
+                only_preferred: false,
                 min_memory: settings.min_memory,
                 share: settings.share,
                 share_by_default: settings.share_by_default,
@@ -120,6 +122,7 @@ impl Asked {
                 places: settings.places.clone(),
             },
             count: settings.count as usize,
+            most: settings.count_most as usize,
             count_all: settings.count_all,
             policy: settings.policy,
             mps: settings.mps,
@@ -204,7 +207,8 @@ impl Asked {
 
     /// The request as text, for a tag: before the grant is known, so that it is the same at each look.
     pub fn tag_text(&self) -> String {
-        self.0.text()
+        let more = (self.0.most > self.0.count).then(|| format!("..{}", self.0.most));
+        self.0.text() + &more.unwrap_or_default()
     }
 
     /// What this call owns of devices that need not be known to exist (`Granted::owned_of`).

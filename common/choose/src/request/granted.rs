@@ -18,6 +18,8 @@ pub struct Granted {
     pub filter: Filter,
     /// How many different devices.
     pub count: usize,
+    /// More, up to so many, where they are free.
+    pub most: usize,
     /// As many as the grant has, where there is one: the program divides them itself.
     pub count_all: bool,
     /// Which of the free ones.
@@ -51,6 +53,7 @@ impl Granted {
             && let Some(devices) = &devices
         {
             self.count = devices.len().max(1);
+            self.most = self.count;
         }
         self.filter.grant = devices;
         self
@@ -103,10 +106,12 @@ impl Granted {
         Self {
             kind: TakeKind::Index,
             count: 1,
+            most: 1,
             policy: None,
             filter: Filter {
                 profiles: Vec::new(),
                 models: Vec::new(),
+                preferred: Vec::new(),
                 gpus: Vec::new(),
                 min_memory: None,
                 share: None,
@@ -135,7 +140,7 @@ impl Granted {
         let question = OwnershipQuestion {
             grant,
             by_uuid,
-            count: self.count,
+            counts: self.count..=self.most,
             share: self.filter.share.is_some(),
             wants_all: &wants_all,
         };
@@ -159,7 +164,7 @@ impl Granted {
     /// can use them together.
     pub(crate) fn detail(&self) -> Detail {
         let least = self.filter.detail().max(self.least_detail());
-        if self.count > 1 {
+        if self.most > 1 {
             least.max(Detail::Size)
         } else {
             least
@@ -220,6 +225,11 @@ impl Granted {
                 format!(" {models}")
             },
         )
+    }
+
+    /// Whether just so many devices can be had.
+    pub fn is_number(&self, devices: usize) -> bool {
+        (self.count..=self.most).contains(&devices)
     }
 
     /// The devices of the grant, if they are more than the `chosen` ones.

@@ -59,10 +59,32 @@ impl Owned {
         let random = self.policy.is_none_or(|policy| policy == Policy::Random);
         let anywhere = random && self.nearest.is_none();
         self.filter.is_open()
-            && self.count == 1
+            && self.most == 1
+            && self.filter.preferred.is_empty()
             && anywhere
             && self.filter.share.is_none()
             && self.cap().is_none()
+    }
+
+    /// What is asked for, in other words, from what is liked best to what will do.
+    pub(crate) fn wishes(&self) -> Vec<Self> {
+        let has_models = !self.filter.preferred.is_empty();
+        let models = [true, false].into_iter().filter(|only| has_models || !only);
+        let counts = |only| {
+            (self.count..=self.most)
+                .rev()
+                .map(move |count| (only, count))
+        };
+        let wish = |(only_preferred, count)| {
+            let mut granted = (*self.granted).clone();
+            (granted.count, granted.most) = (count, count);
+            granted.filter.only_preferred = only_preferred;
+            Self {
+                granted: Rc::new(granted),
+                ..self.clone()
+            }
+        };
+        models.flat_map(counts).map(wish).collect()
     }
 
     /// Among whom devices are claimed: inside what this call owns, or all users on the

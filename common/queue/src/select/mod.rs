@@ -53,7 +53,7 @@ impl<'at> Selection<'_, '_, 'at> {
         let probe = self.at.lock_file.open()?;
         let ahead = queue::waiting(&probe, Some(self.request.queue()))?;
         // Of several devices it has to be known whether a program can use them together.
-        if self.request.count > 1 || ahead > 0 {
+        if self.request.most > 1 || ahead > 0 {
             self.inventory()?;
         }
         self.check_known(observer)?;
@@ -126,7 +126,7 @@ impl<'at> Selection<'_, '_, 'at> {
         let request =
             queue::past_stopped_keeper(self.at.lock_file, probe, self.request, &inventory)?;
         let pool = request.filter.pool(&inventory);
-        let left_alone = queue::stalled_head::left_alone(probe, &request, pool)?;
+        let left_alone = queue::stalled_head::left_alone(probe, &request, pool, request.count)?;
         Ok((request, left_alone))
     }
 

@@ -125,6 +125,12 @@ impl<'r> Line<'r> {
         since.unwrap_or_else(|| "yes".to_owned())
     }
 
+    /// Since when the programs on a device that is held have computed nothing.
+    pub fn idle(&self) -> String {
+        let since = self.row.idle_since.filter(|_| !self.is_sharer);
+        since.map_or_else(String::new, |since| self.ago(since))
+    }
+
     /// Who, which program and since when, as far as it is known.
     pub fn user(&self) -> UserCell {
         match self.holder.filter(|_| self.is_sharer) {

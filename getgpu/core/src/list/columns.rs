@@ -61,6 +61,7 @@ pub const COLUMNS: &[Column] = &[
     csv("share_used", |row| row.share_used.to_string()),
     table("EMPTY", |line| line.empty()).when(When::IfSaid).csv("empty", |row| text(row.empty)),
     csv("empty_since", |row| text(row.empty_since)),
+    table("IDLE", |line| line.idle()).when(When::IfSaid).csv("idle_since", |row| text(row.idle_since)),
     csv("kinds", |row| of_holders(row, |holder| Some(holder.kind.to_string()))),
     table("WHO", |line| known(line.who())).least(8).csv("users", |row| of_users(row, |holder| holder.user.clone(), |process| process.user.clone())),
     csv("pids", |row| of_users(row, |holder| holder.pid.map(|pid| pid.to_string()), |process| Some(process.pid.to_string()))),

@@ -15,6 +15,7 @@ mod style;
 pub mod summary;
 mod table;
 pub mod watch;
+pub mod watched;
 pub mod width;
 
 use getgpu_linux::CommandLines;
@@ -240,6 +241,14 @@ fn collect(node: &mut Node<'_>, asked: Asked, lock_file: &LockFile) -> Result<Li
         });
     }
     tag_leases(&mut rows);
+    let mut watched = watched::read(lock_file);
+    for row in &mut rows {
+        let uuid = Uuid::parse(&row.uuid);
+        row.add(
+            uuid.and_then(|uuid| watched.remove(&uuid))
+                .unwrap_or_default(),
+        );
+    }
     let by_index = granted.clone().by_index();
     let order = IndexOrder::of(&by_index.filter, &inventory);
     rows::number(&mut rows, &order);

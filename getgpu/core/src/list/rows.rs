@@ -10,6 +10,7 @@ use getgpu_model::{
 };
 use serde::{Deserialize, Serialize};
 
+use super::watched::WatchedDevice;
 use crate::options::Only;
 
 /// What a device is doing.
@@ -95,6 +96,8 @@ pub struct Row {
     pub empty: Option<bool>,
     /// Since when, in Unix seconds, where a site that sets `max_idle` has it watched.
     pub empty_since: Option<u64>,
+    /// Since when, in Unix seconds, it is held and its programs compute nothing, where it is watched so.
+    pub idle_since: Option<u64>,
     pub holders: Vec<Holder>,
     pub processes: Vec<ProcessRow>,
     /// How many leases ended there at once while others lasted, as a monitor saw it.
@@ -134,6 +137,7 @@ impl Row {
             state: state(&held, usage.activity),
             empty: empty(&held, usage.activity),
             empty_since: None,
+            idle_since: None,
             share_used: held.used as f64 / UNITS as f64,
             reason: usage.reason.or_else(|| usage.health.text()),
             compute_mode: usage.health.compute_mode,
@@ -177,6 +181,7 @@ impl Row {
             state: DeviceState::Unknown,
             empty: None,
             empty_since: None,
+            idle_since: None,
             share_used: 0.0,
             reason: Some(silent.reason.clone()),
             compute_mode: None,
@@ -187,6 +192,15 @@ impl Row {
             outside: Some(Outside::Silent),
             gauges: Vec::new(),
         }
+    }
+}
+
+impl Row {
+    /// Adds what a monitor knew of it a moment ago, as far as that can be so now.
+    pub fn add(&mut self, watched: WatchedDevice) {
+        self.empty_since = watched.empty_since.filter(|_| self.empty == Some(true));
+        self.idle_since = watched.idle_since.filter(|_| self.empty == Some(false));
+        self.short_leases = watched.short_leases;
     }
 }
 

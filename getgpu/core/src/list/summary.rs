@@ -1,5 +1,5 @@
 //! The last line of a listing: how many devices of the pool are free, who has how many,
-//! and how many programs wait. Pure.
+//! how many devices are out of the pool, and how many programs wait. Pure.
 
 use std::collections::BTreeMap;
 
@@ -21,6 +21,10 @@ pub fn text(rows: &[Row], waiting: usize) -> String {
         .collect();
     if !users.is_empty() {
         parts.push(users.join(", "));
+    }
+    let outside = rows.len() - pool.len();
+    if outside > 0 {
+        parts.push(format!("{outside} outside your choice"));
     }
     if waiting > 0 {
         parts.push(format!("{waiting} waiting"));

@@ -28,7 +28,7 @@ pub fn choose<'c>(
         return indexed(call, node, granted, index);
     }
     // Of several devices it has to be known whether a program can use them together.
-    if options.explain || granted.count > 1 || options.format == Format::Index {
+    if options.explain || granted.most > 1 || options.format == Format::Index {
         node.inventory(granted.look())?;
     }
     if options.format == Format::Index && !call.environment.order_by_pci {

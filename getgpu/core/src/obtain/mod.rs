@@ -165,7 +165,7 @@ fn reserved_by_sibling(call: &GetgpuCall<'_>, granted: &Granted) -> bool {
     let Some(grant) = granted.filter.grant.as_deref() else {
         return false;
     };
-    if grant.len() != granted.count {
+    if !granted.is_number(grant.len()) {
         return false;
     }
     let began = run_clock::now();

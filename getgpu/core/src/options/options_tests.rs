@@ -99,6 +99,7 @@ fn a_word_that_is_no_index_is_answered_by_what_was_meant() {
         ("status", "did you mean getgpu --list?"), ("ls", "did you mean getgpu --list?"),
         ("watch", "did you mean getgpu --watch?"), ("nosuchword", "getgpu --help"),
         ("--mem 10G", "did you mean --min-memory?"),
+        ("--n 2", "did you mean -n?"), ("--gpus 2", "did you mean --count?"),
         // A time that was taken for an index.
         ("--wait 30", "--wait=30"),
     ];

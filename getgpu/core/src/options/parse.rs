@@ -19,10 +19,11 @@ use super::{Action, GetgpuOptions, Keep, Only, meant, usage};
 
 /// Settings whose options choose, share or wait, which INDEX excludes; the type decides
 /// what is counted.
-const WITHOUT_INDEX: [&str; 8] = [
+const WITHOUT_INDEX: [&str; 9] = [
     "count",
     "profile",
     "model",
+    "prefer_model",
     "min_memory",
     "gpu",
     "policy",

@@ -68,8 +68,8 @@ const NO_DEVICE: [&str; 11] = [
 ];
 /// What has no meaning beside that.
 #[rustfmt::skip]
-const FOR_A_DEVICE: [&str; 11] = [
-    "wait", "wait_letter", "count", "policy", "reserve_for", "hold", "tag", "uid", "no_reserve",
+const FOR_A_DEVICE: [&str; 12] = [
+    "wait", "wait_letter", "count", "policy", "prefer_model", "reserve_for", "hold", "tag", "uid", "no_reserve",
     "explain", "show_config",
 ];
 /// Actions of these that are about calls, users and all devices, and what chooses by kind, which

@@ -17,9 +17,9 @@ use getgpu_lock::{LockFile, host_sharing};
 use getgpu_model::{Failure, Inventory, quantity::counted};
 use getgpu_settings::{Environment, Loaded, Scoped, Settings};
 
-use crate::monitor::suspects_file;
 use crate::{monitor, slurm};
 use findings::Findings;
+use getgpu_core::list::watched;
 
 pub use findings::Report;
 
@@ -163,7 +163,10 @@ fn monitor_runs(lock_file: Option<&LockFile>, loaded: &Loaded, findings: &mut Fi
 
 /// Devices on which leases end at once, as a running monitor has seen it.
 fn short_leases(lock_file: Option<&LockFile>, findings: &mut Findings) {
-    for (device, many) in lock_file.map(suspects_file::read).unwrap_or_default() {
+    for (device, watched) in lock_file.map(watched::read).unwrap_or_default() {
+        let Some(many) = watched.short_leases else {
+            continue;
+        };
         let text = format!(
             "{device}: {many} leases ended there within two seconds in the last ten minutes, while leases on other devices lasted"
         );

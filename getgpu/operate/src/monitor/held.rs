@@ -34,8 +34,12 @@ pub struct HeldDevice {
     seen: Duration,
     /// `max_idle` as it is for its user; none: it is not watched.
     pub max_idle: Option<Duration>,
-    /// The time without use that it is in.
-    pub spell: Option<Spell>,
+    /// The time that it is in without a program on its devices.
+    pub empty: Option<Spell>,
+    /// The time that it is in with programs that compute nothing.
+    pub idle: Option<Spell>,
+    /// How long it has been so before.
+    was_idle: Duration,
 }
 
 /// Everything that is held.
@@ -138,7 +142,9 @@ impl HeldDevices {
             began,
             seen: now,
             max_idle: None,
-            spell: None,
+            empty: None,
+            idle: None,
+            was_idle: Duration::ZERO,
         }))
     }
 
@@ -160,15 +166,22 @@ impl HeldDevices {
         leases.flat_map(|held| held.devices.clone()).collect()
     }
 
-    /// Since when a device that is held has been used by no program, in Unix seconds.
-    pub fn empty_since(&self, device: &Uuid) -> Option<u64> {
-        let of_device = self
-            .all
-            .values()
-            .filter(|held| held.devices.contains(device));
-        of_device
-            .filter_map(|held| Some(held.spell?.since_unix))
-            .max()
+    /// The devices that are in a spell of a kind, and since when, in Unix seconds.
+    pub fn since(
+        &self,
+        spell: fn(&HeldDevice) -> Option<Spell>,
+    ) -> impl Iterator<Item = (Uuid, u64)> {
+        let mut found = BTreeMap::new();
+        for held in self.all.values() {
+            let since = spell(held).map(|spell| spell.since_unix);
+            for device in held.devices.iter().filter(|_| since.is_some()) {
+                let latest = found.entry(device.clone()).or_default();
+                *latest = since.max(*latest);
+            }
+        }
+        found
+            .into_iter()
+            .filter_map(|(device, since)| Some((device, since?)))
     }
 }
 
@@ -176,6 +189,14 @@ impl HeldDevice {
     /// For how long it was seen: between two looks it may have been held for longer.
     pub fn seen_for(&self) -> Duration {
         self.seen.saturating_sub(self.began)
+    }
+
+    /// Puts it into the spells that it is in after a look.
+    pub fn enter(&mut self, empty: Option<Spell>, idle: Option<Spell>) {
+        if let Some(ended) = self.idle.filter(|_| idle.is_none()) {
+            self.was_idle += ended.age();
+        }
+        (self.empty, self.idle) = (empty, idle);
     }
 
     /// How long ago it began, as far as was seen.
@@ -205,7 +226,10 @@ impl HeldDevice {
             job: job.as_ref(),
             waited: Duration::ZERO,
         };
-        syslog::released(record.by, self.pid, &record.text(), self.age());
+        let idle = self.was_idle + self.idle.map_or(Duration::ZERO, |spell| spell.age());
+        let idle = (!idle.is_zero()).then(|| format!(" idle={:.1}s", idle.as_secs_f64()));
+        let text = record.text() + &idle.unwrap_or_default();
+        syslog::released(record.by, self.pid, &text, self.age());
     }
 }
 

@@ -1,4 +1,4 @@
-//! `max_idle`: whether any process uses what is held, by the limit of its user. At 80 % of it
+//! `max_idle`: whether any process uses what is held, and computes, by the limit of its user. At 80 % of it
 //! the user is warned; at the limit a reservation of `--hold` is reported, or ended, as the
 //! site says (`idle_action`), and a lease is reported.
 
@@ -6,7 +6,7 @@ use std::time::{Duration, Instant};
 
 use getgpu_ask::Node;
 use getgpu_lock::{LockFile, Role, Until};
-use getgpu_model::{Activity, Detail, Failure, Inventory, Uuid};
+use getgpu_model::{Activity, Detail, Failure, Gauge, Inventory, Uuid};
 use getgpu_settings::{IdleAction, Settings};
 
 use super::held::{HeldDevice, HeldDevices};
@@ -24,7 +24,9 @@ pub fn set_limits(
     for held in held.iter_mut() {
         let uid = has_limit(held).then_some(held.holder.uid);
         held.max_idle = uid.and_then(&mut limit_of);
-        held.spell = held.spell.filter(|_| held.max_idle.is_some());
+        if held.max_idle.is_none() {
+            held.enter(None, None);
+        }
     }
     held.iter_mut().filter_map(|held| held.max_idle).min()
 }
@@ -41,20 +43,37 @@ pub fn check(
         .iter_mut()
         .filter_map(|held| held.max_idle.map(|limit| (held, limit)))
         .collect();
-    let found: Vec<bool> = node(settings).ask(|node| {
+    let found: Vec<Found> = node(settings).ask(|node| {
         let looks = watched
             .iter()
-            .map(|(held, _)| is_empty(node, inventory, held, &leased));
+            .map(|(held, _)| look(node, inventory, held, &leased));
         looks.collect()
     })?;
-    for ((held, limit), empty) in watched.iter_mut().zip(found) {
-        let due;
-        (held.spell, due) = spell::next(held.spell, empty, Instant::now(), *limit);
-        if let Some(notice) = due {
-            act_on(notice, lock_file, held, settings, *limit);
+    for ((held, limit), found) in watched.iter_mut().zip(found) {
+        let (now, limit) = (Instant::now(), *limit);
+        let (empty, if_empty) = spell::next(held.empty, found == Found::Empty, now, limit);
+        let (idle, if_idle) = spell::next(held.idle, found == Found::Idle, now, limit);
+        held.enter(empty, idle);
+        if let Some(notice) = if_empty {
+            act_on(notice, lock_file, held, settings, limit);
+        }
+        if let Some(notice) = if_idle {
+            let (text, done) = notice::of_idle(notice, held.leased, limit);
+            notice::send(held, &text, done);
         }
     }
     Ok(())
+}
+
+/// What a look at the devices that something holds has found.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum Found {
+    /// No program is there.
+    Empty,
+    /// Programs are there, and their GPUs have computed nothing of late.
+    Idle,
+    /// Another case, or NVML does not tell.
+    Used,
 }
 
 /// Leases and reservations of `--hold`; what a site holds until it is released is its own
@@ -68,23 +87,31 @@ fn has_limit(held: &HeldDevice) -> bool {
     }
 }
 
-/// What NVML does not tell is not empty, and a reservation is used by a lease inside it.
-fn is_empty(
+/// A reservation is used by a lease inside it. A MIG device does not tell its utilisation, and of
+/// shares on a GPU all are idle, or none.
+fn look(
     node: &mut Node<'_>,
     inventory: &Inventory,
     held: &HeldDevice,
     leased: &[Uuid],
-) -> Result<bool, Failure> {
+) -> Result<Found, Failure> {
+    let mut found = Found::Empty;
     for uuid in &held.devices {
         let leased_inside = !held.leased && leased.contains(uuid);
         let Some(device) = inventory.device(uuid).filter(|_| !leased_inside) else {
-            return Ok(false);
+            return Ok(Found::Used);
         };
-        if node.nvml()?.usage(device, Detail::Uuid)?.activity != Activity::Idle {
-            return Ok(false);
+        match node.nvml()?.usage(device, Detail::Uuid)?.activity {
+            Activity::Idle => continue,
+            Activity::Busy if device.slot.is_none() => {}
+            _ => return Ok(Found::Used),
         }
+        if node.nvml()?.gauges(&[device.gpu], Gauge::Utilization)? != [Some(0)] {
+            return Ok(Found::Used);
+        }
+        found = Found::Idle;
     }
-    Ok(true)
+    Ok(found)
 }
 
 fn act_on(

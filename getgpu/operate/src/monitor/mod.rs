@@ -1,6 +1,6 @@
 //! `getgpu --monitor`: one process of root's on a node, where a site wants it. Once a
 //! second it looks at the lock and logs the end of leases; where `max_idle` is set it asks
-//! NVML whether held devices are used; once a minute it writes the metrics.
+//! NVML whether held devices are used, and whether their programs compute; once a minute it writes the metrics.
 
 mod held;
 mod idle;
@@ -8,7 +8,6 @@ mod metrics_file;
 mod notice;
 mod short_leases;
 mod spell;
-pub mod suspects_file;
 
 use std::collections::BTreeMap;
 use std::fs::File;
@@ -23,8 +22,10 @@ use getgpu_lock::{LockFile, OfdLock};
 use getgpu_model::{Detail, Diag, Failure, Inventory, Kind, Uuid, reason};
 use getgpu_settings::{Environment, Loaded, Log};
 
-use crate::prometheus::{self, WatchedDevice};
+use crate::prometheus;
 use getgpu_core::call::node;
+use getgpu_core::list;
+use getgpu_core::list::watched::{self, Watched};
 use held::HeldDevices;
 use short_leases::LeaseEnds;
 
@@ -59,7 +60,7 @@ pub fn run(environment: &Environment, metrics: Option<&Path>, diag: &Diag) -> Re
         inventory: Inventory::default(),
         held: HeldDevices::default(),
         ends: LeaseEnds::default(),
-        told: Vec::new(),
+        told: Watched::new(),
         looked: None,
     };
     let mut relist = Instant::now();
@@ -67,7 +68,7 @@ pub fn run(environment: &Environment, metrics: Option<&Path>, diag: &Diag) -> Re
         if relist <= Instant::now() {
             relist = Instant::now() + RELIST;
             monitor.relist(environment, diag);
-            report(monitor.write_suspects(), diag);
+            report(monitor.tell(), diag);
             if let Some(path) = metrics {
                 report(monitor.write_metrics(environment, path), diag);
             }
@@ -128,8 +129,8 @@ struct Monitor {
     inventory: Inventory,
     held: HeldDevices,
     ends: LeaseEnds,
-    /// The suspects that the file has.
-    told: Vec<(Uuid, usize)>,
+    /// What the file for other calls has.
+    told: Watched,
     /// When NVML was asked last whether held devices are used.
     looked: Option<Instant>,
 }
@@ -166,9 +167,6 @@ impl Monitor {
                 self.ends.note(device, held.seen_for(), Instant::now());
             }
         }
-        if !ended.is_empty() && self.suspects() != self.told {
-            self.write_suspects()?;
-        }
         if self.loaded.settings.log == Log::Syslog {
             ended.iter().for_each(held::HeldDevice::log_end);
         }
@@ -186,7 +184,10 @@ impl Monitor {
                 &self.loaded.settings,
             )?;
         }
-        Ok(())
+        if self.watched() == self.told {
+            return Ok(());
+        }
+        self.tell()
     }
 
     /// The devices on which leases only end at once, each with how many did.
@@ -195,31 +196,38 @@ impl Monitor {
         self.ends.suspects(&lasting, Instant::now())
     }
 
-    /// Leaves them for `--check`: when they change, and once a minute, so that a file that is
-    /// old was left by a monitor that has exited.
-    fn write_suspects(&mut self) -> Result<(), Failure> {
-        let suspects = self.suspects();
-        self.told.clone_from(&suspects);
-        suspects_file::write(&self.lock_file, &suspects).map_err(|error| {
-            let text = format!("--monitor: what it suspects: {}", reason(&error));
+    /// What there is to say of devices.
+    fn watched(&mut self) -> Watched {
+        let mut watched = Watched::new();
+        for (device, many) in self.suspects() {
+            watched.entry(device).or_default().short_leases = Some(many);
+        }
+        for (device, since) in self.held.since(|held| held.empty) {
+            watched.entry(device).or_default().empty_since = Some(since);
+        }
+        for (device, since) in self.held.since(|held| held.idle) {
+            watched.entry(device).or_default().idle_since = Some(since);
+        }
+        watched
+    }
+
+    /// Leaves it for `--list` and `--check`: when it changes, and once a minute, so that a file that
+    /// is old was left by a monitor that has exited.
+    fn tell(&mut self) -> Result<(), Failure> {
+        self.told = self.watched();
+        let text = serde_json::to_string(&self.told).unwrap_or_default();
+        metrics_file::replace(&watched::file_of(&self.lock_file), &text).map_err(|error| {
+            let text = format!("--monitor: what it tells: {}", reason(&error));
             Failure::new(Kind::LockPlace, text)
         })
     }
 
     /// The metrics of `--list --format prometheus` for node_exporter's textfile collector.
-    fn write_metrics(&mut self, environment: &Environment, path: &Path) -> Result<(), Failure> {
+    fn write_metrics(&self, environment: &Environment, path: &Path) -> Result<(), Failure> {
         let asked = Asked::listed(&self.loaded.settings, environment, GrantUse::Ignore)?;
-        let suspects = self.suspects();
-        let watched = |device: &Uuid| WatchedDevice {
-            empty_since: self.held.empty_since(device),
-            short_leases: suspects
-                .iter()
-                .find(|(suspect, _)| suspect == device)
-                .map(|(_, many)| *many),
-        };
         let mut node = node(&self.loaded.settings);
-        let text = prometheus::of_node(&mut node, asked, &self.lock_file, &watched)?;
-        metrics_file::replace(path, &text).map_err(|error| {
+        let (listing, _) = list::gather(&mut node, asked, &self.lock_file, &[])?;
+        metrics_file::replace(path, &prometheus::text(&listing)).map_err(|error| {
             let text = format!("--monitor: {}: {}", path.display(), reason(&error));
             Failure::new(Kind::Usage, text)
         })

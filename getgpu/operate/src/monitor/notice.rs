@@ -11,6 +11,7 @@ use getgpu_linux::{Stat, procfs};
 use getgpu_model::{Uuid, quantity::brief};
 
 use super::held::HeldDevice;
+use super::spell::Notice;
 
 /// What is unused.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -45,6 +46,35 @@ pub fn report(what: What, limit: Duration) -> String {
             format!(
                 "the reservation has ended: unused for {limit} (max_idle): unset CUDA_VISIBLE_DEVICES, and reserve a device again"
             )
+        }
+    }
+}
+
+/// The line of one whose programs compute nothing, which a site never ends, and the word in the
+/// log.
+pub fn of_idle(notice: Notice, leased: bool, limit: Duration) -> (String, &'static str) {
+    let state = if leased { "leased" } else { "reserved" };
+    let idle = |time| {
+        format!(
+            "{state} and idle for {}: its programs compute nothing",
+            brief(time)
+        )
+    };
+    match notice {
+        Notice::Warning => {
+            let left = brief(limit.mul_f64(0.2));
+            let text = format!(
+                "{}; it is reported in {left} (max_idle)",
+                idle(limit.mul_f64(0.8))
+            );
+            (text, "warned")
+        }
+        Notice::Report => {
+            let text = format!(
+                "{} (max_idle): end them if you need them no more",
+                idle(limit)
+            );
+            (text, "reported")
         }
     }
 }

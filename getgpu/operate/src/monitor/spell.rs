@@ -1,4 +1,4 @@
-//! How long devices have been empty without a break, and what is due. By a clock that
+//! How long devices have been empty, or idle, without a break, and what is due. By a clock that
 //! cannot be set and stands still while the node is suspended (CLOCK_MONOTONIC).
 
 use std::time::{Duration, Instant};
@@ -9,8 +9,8 @@ use getgpu_model::quantity::unix_seconds;
 const WARN_AT: f64 = 0.8;
 /// How many looks there are within the limit.
 const LOOKS_IN_LIMIT: u32 = 10;
-/// Between two looks at most.
-const LONGEST_PAUSE: Duration = Duration::from_secs(300);
+/// Between two looks at most: a program that computes from time to time is seen at one of them.
+const LONGEST_PAUSE: Duration = Duration::from_secs(60);
 
 /// What is due after a look, and what the user has been told.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -28,15 +28,22 @@ pub struct Spell {
     told: Option<Notice>,
 }
 
+impl Spell {
+    /// How long it has lasted.
+    pub fn age(&self) -> Duration {
+        self.since.elapsed()
+    }
+}
+
 /// The spell after a look, and what is due. Nothing is reported that was not warned of at
-/// an earlier look. `empty`: NVML says for certain that no process uses the devices.
+/// an earlier look. `is_in`: NVML says for certain that it is in such a time.
 pub fn next(
     spell: Option<Spell>,
-    empty: bool,
+    is_in: bool,
     now: Instant,
     limit: Duration,
 ) -> (Option<Spell>, Option<Notice>) {
-    if !empty {
+    if !is_in {
         return (None, None);
     }
     let mut spell = spell.unwrap_or_else(|| Spell {

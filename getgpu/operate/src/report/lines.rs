@@ -11,6 +11,8 @@ pub(super) enum Logged {
     /// So many devices times their part were given back, after so long.
     Ended {
         held: Duration,
+        /// How long of it the programs computed nothing, as a monitor saw it.
+        idle: Duration,
         devices: f64,
         is_lease: bool,
     },
@@ -49,6 +51,7 @@ impl Event {
             "refused" => Logged::Refused,
             "released" => Logged::Ended {
                 held: seconds(value("held")?)?,
+                idle: value("idle").and_then(seconds).unwrap_or_default(),
                 devices: words.first()?.split(',').count() as f64 * part(value("share")?)?,
                 is_lease: value("program").is_some(),
             },
@@ -96,6 +99,7 @@ mod tests {
         };
         let ended = |devices, is_lease| Logged::Ended {
             held: Duration::from_millis(61_200),
+            idle: Duration::from_secs(if is_lease { 30 } else { 0 }),
             devices,
             is_lease,
         };
@@ -106,7 +110,7 @@ mod tests {
             (format!("Nov 25 17:00:01 n1 cudawrap[7]: leased {DEVICE} user=ana program=app share=1 tag=exp job=7.0 waited=0s"),
                 event(began(0), "app", Some("exp"))),
             (format!("getgpu[8]: released {two} user=ana for=bash share=0.25 held=61.2s"), event(ended(0.5, false), "bash", None)),
-            (format!("released {DEVICE} user=ana program=app share=1 held=61.2s"), event(ended(1.0, true), "app", None)),
+            (format!("released {DEVICE} user=ana program=app share=1 idle=30.0s held=61.2s"), event(ended(1.0, true), "app", None)),
             ("cudawrap[9]: refused user=ana program=app: no free device: 4 of 4 in use".into(), event(Logged::Refused, "app", None)),
             ("released the lock user=x".into(), None),
             (format!("released {DEVICE} user=ana program=app share=2 held=61.2s"), None),

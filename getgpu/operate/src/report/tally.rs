@@ -19,6 +19,8 @@ struct TallyRow {
     /// Devices times their part times hours, of programs and of reservations that have ended.
     leased_hours: f64,
     reserved_hours: f64,
+    /// Of the leased hours those in which a monitor saw nothing computed.
+    idle_hours: f64,
     /// Hours that calls waited before they had a device.
     waited_hours: f64,
     /// Calls that had none.
@@ -34,20 +36,25 @@ impl TallyRow {
             }
             Logged::Ended {
                 held,
+                idle,
                 devices,
                 is_lease: true,
-            } => self.leased_hours += hours(*held) * devices,
+            } => {
+                self.leased_hours += hours(*held) * devices;
+                self.idle_hours += hours(*idle) * devices;
+            }
             Logged::Ended { held, devices, .. } => self.reserved_hours += hours(*held) * devices,
             Logged::Refused => self.refused += 1,
         }
     }
 
-    fn cells(&self) -> [String; 6] {
+    fn cells(&self) -> [String; 7] {
         let hours = |hours: f64| format!("{hours:.2}");
         [
             printable(&self.name),
             self.starts.to_string(),
             hours(self.leased_hours),
+            hours(self.idle_hours),
             hours(self.reserved_hours),
             hours(self.waited_hours),
             self.refused.to_string(),
@@ -107,6 +114,7 @@ impl Tally {
             &by,
             "STARTS",
             "LEASED H",
+            "IDLE H",
             "RESERVED H",
             "WAITED H",
             "REFUSED",
@@ -115,7 +123,7 @@ impl Tally {
         lines.extend(self.rows.iter().map(TallyRow::cells));
         let wide = |at: usize| lines.iter().map(|line| width(&line[at])).max().unwrap_or(0);
         let widths: Vec<usize> = (0..heading.len()).map(wide).collect();
-        let line = |cells: &[String; 6]| {
+        let line = |cells: &[String; 7]| {
             let cells = cells.iter().zip(&widths);
             let text: Vec<String> = cells.map(|(cell, width)| padded(cell, *width)).collect();
             text.join(" ").trim_end().to_owned() + "\n"
@@ -139,6 +147,7 @@ mod tests {
         let hour = Duration::from_secs(3600);
         let ended = |devices, is_lease| Logged::Ended {
             held: hour,
+            idle: hour / 4,
             devices,
             is_lease,
         };
@@ -149,9 +158,9 @@ mod tests {
             event(Logged::Refused, "bo\u{1b}[2J", None),
         ];
         // Any user can write such a line, and root reads the table on a terminal.
-        let table = "USER        STARTS LEASED H RESERVED H WAITED H REFUSED\n\
-                     bo\\u{1b}[2J 0      0.00     2.00       0.00     1\n\
-                     ana         1      0.50     0.00       0.50     0\n";
+        let table = "USER        STARTS LEASED H IDLE H RESERVED H WAITED H REFUSED\n\
+                     bo\\u{1b}[2J 0      0.00     0.00   2.00       0.00     1\n\
+                     ana         1      0.50     0.12   0.00       0.50     0\n";
         assert_eq!(Tally::of(ReportBy::User, &events).table(), table);
         let json = Tally::of(ReportBy::Tag, &events).json();
         assert!(

@@ -143,6 +143,7 @@ impl Context {
 fn for_jobs(settings: &mut Settings, hook: Hook) {
     let built_in = Settings::default();
     settings.count = built_in.count;
+    settings.count_most = built_in.count_most;
     settings.count_all = built_in.count_all;
     settings.share = built_in.share;
     settings.share_by_default = built_in.share_by_default;

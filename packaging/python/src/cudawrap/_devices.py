@@ -71,6 +71,8 @@ class Device:
     empty: bool | None = None
     empty_since: int | None = None
     """Since when no program uses it, in seconds since 1970."""
+    idle_since: int | None = None
+    """Since when its programs compute nothing, in seconds since 1970."""
     holders: tuple[Holder, ...] = ()
     processes: tuple[Process, ...] = ()
 

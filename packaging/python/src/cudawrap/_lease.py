@@ -17,7 +17,7 @@ from collections.abc import Sequence
 from types import TracebackType
 from typing import Any
 
-from . import _cuda, _programs
+from . import _cuda, _programs, _restart
 from ._errors import CudaInitialized, CudawrapError, NoDeviceFree
 from ._options import Share, Wait, choosing
 
@@ -122,7 +122,7 @@ class Lease:
 
 
 def lease(
-    count: int = 1,
+    count: int | str = 1,
     *,
     share: Share | None = None,
     min_memory: str | int | None = None,
@@ -131,12 +131,13 @@ def lease(
     gpu: int | str | None = None,
     policy: str | None = None,
     model: str | Sequence[str] | None = None,
+    prefer_model: str | Sequence[str] | None = None,
     env: bool = True,
     tag: str | None = None,
     ignore_grant: bool = False,
     once: bool = False,
 ) -> Lease:
-    """Reserves `count` free devices for this process until it exits.
+    """Reserves `count` free devices for this process until it exits; "2..4": as many as there are, at least two.
 
     An inherited CUDA_VISIBLE_DEVICES is a grant: only its devices are chosen from. A second lease of this process
     takes another device of the same grant.
@@ -146,6 +147,7 @@ def lease(
     :param profile: only MIG devices of this profile, or of one of these.
     :param gpu: only devices of this GPU: its number, UUID or PCI bus id.
     :param model: only devices on GPUs with this in their name, such as "H100", or with one of these.
+    :param prefer_model: devices on GPUs with this in their name if there are any free, else any that fit.
     :param policy: which of the free devices, such as "pack" (`cudawrap --help` lists them).
     :param wait: True: queue without end; a number of seconds or "1h": that long; None: as the settings say.
     :param env: set CUDA_VISIBLE_DEVICES, and with a share the variables by which frameworks limit their memory.
@@ -165,6 +167,7 @@ def lease(
             gpu=gpu,
             policy=policy,
             model=model,
+            prefer_model=prefer_model,
             tag=tag,
             ignore_grant=ignore_grant,
         )
@@ -180,11 +183,13 @@ def lease(
             "call cudawrap.lease() before the first worker starts, or in each worker; for a program that needs the device"
             " alone: cudawrap.run()",
         )
-    words = choosing(count, share, min_memory, profile, wait, gpu, policy, model)
+    words = choosing(count, share, min_memory, profile, wait, gpu, policy, model, prefer_model)
     words += ["--ignore-grant"] if ignore_grant else []
     shown = {} if tag is None else {"CUDAWRAP_TAG": tag}
+    environment = {**_variables.before(), **shown}
+    former = _variables.former() if env else None
     try:
-        name, variables = reserve(words, {**_variables.before(), **shown})
+        name, variables = _reserve_again(words, environment, former) or reserve(words, environment)
     except NoDeviceFree as error:
         held = _variables.visible()
         if held is None:
@@ -208,9 +213,19 @@ def visible() -> str | None:
     return _variables.visible() if lease is None else ",".join(lease.uuids)
 
 
-def reserve(words: Sequence[str], environment: dict[str, str]) -> tuple[str, dict[str, str]]:
+def _reserve_again(words: Sequence[str], environment: dict[str, str], tag: str | None) -> tuple[str, dict[str, str]] | None:
+    """What the program that this process executed before has reserved; None: nothing, or other things, which end."""
+    if tag is not None:
+        with contextlib.suppress(CudawrapError):
+            return reserve(words, environment, tag)
+        _variables.remove(tag)
+        release(tag)
+    return None
+
+
+def reserve(words: Sequence[str], environment: dict[str, str], tag: str | None = None) -> tuple[str, dict[str, str]]:
     """Reserves for this process what `words` choose; gives the tag and the variables for a program."""
-    tag = f"python-{os.getpid()}-{next(_numbers)}-{secrets.token_hex(4)}"
+    tag = tag or f"python-{os.getpid()}-{next(_numbers)}-{secrets.token_hex(4)}"
     hold = ["--as-lease", f"--hold={os.getpid()}", f"--tag={tag}", "--format=task"]
     try:
         return tag, _exports(_programs.getgpu([*hold, *words], environment, wants_output=True))
@@ -241,16 +256,24 @@ class _Variables:
     """What the leases of this process have set in os.environ, so that each can be taken away in any order."""
 
     def __init__(self) -> None:
-        self.forget()
+        self._begin(*_restart.found())
 
     def forget(self) -> None:
-        """In a forked child: what the parent has set is what this process inherits.
+        """In a forked child: what the parent has set is what this process inherits."""
+        self._begin({}, {})
 
-        The guard is new, since a thread that does not exist here may have held the old one.
-        """
+    def _begin(self, leases: _restart.Set, original: _restart.Original) -> None:
+        """The guard is new, since a thread that does not exist in a forked child may have held the old one."""
         self._guard = threading.Lock()
-        self._set: dict[str, dict[str, str]] = {}
-        self._original: dict[str, str | None] = {}
+        self._set = leases
+        self._original = original
+        # Of the program that this process executed before: those which this one has not asked for again.
+        self._former = list(leases)
+
+    def former(self) -> str | None:
+        """The tag of the first lease that a program before has made, for one call."""
+        with self._guard:
+            return self._former.pop(0) if self._former else None
 
     def before(self) -> dict[str, str]:
         """The environment without what leases of this process have set: they are not its grant."""
@@ -282,6 +305,7 @@ class _Variables:
                         earlier.pop(name, None)
             self._set[tag] = dict(variables)
             os.environ.update(variables)
+            _restart.leave(self._set, self._original)
 
     def remove(self, tag: str) -> None:
         """Leaves what the latest other lease has set, else what was there before the first.
@@ -297,6 +321,7 @@ class _Variables:
                 value = others[-1] if others else self._original.pop(name)
                 if name not in changed:
                     _put(os.environ, name, value)
+            _restart.leave(self._set, self._original)
 
 
 class _Once:

@@ -10,7 +10,7 @@ Wait = Union[bool, str, float, int]
 
 
 def choosing(
-    count: int,
+    count: int | str,
     share: Share | None,
     min_memory: str | int | None,
     profile: str | Sequence[str] | None,
@@ -18,6 +18,7 @@ def choosing(
     gpu: int | str | None = None,
     policy: str | None = None,
     model: str | Sequence[str] | None = None,
+    prefer_model: str | Sequence[str] | None = None,
 ) -> list[str]:
     """Words for the command line. What they mean is checked by the program itself."""
     words = [f"--count={count}"] if count != 1 else []
@@ -27,6 +28,7 @@ def choosing(
         words.append(f"--min-memory={min_memory}")
     words += [f"--profile={name}" for name in _each(profile)]
     words += [f"--model={name}" for name in _each(model)]
+    words += [f"--prefer-model={name}" for name in _each(prefer_model)]
     if gpu is not None:
         words.append(f"--gpu={gpu}")
     if policy is not None:

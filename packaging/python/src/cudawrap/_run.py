@@ -18,7 +18,7 @@ from ._options import Share, Wait, choosing
 def run(
     args: Sequence[str | os.PathLike[str]],
     *,
-    count: int = 1,
+    count: int | str = 1,
     share: Share | None = None,
     min_memory: str | int | None = None,
     profile: str | Sequence[str] | None = None,
@@ -26,6 +26,7 @@ def run(
     gpu: int | str | None = None,
     policy: str | None = None,
     model: str | Sequence[str] | None = None,
+    prefer_model: str | Sequence[str] | None = None,
     **options: Any,
 ) -> subprocess.CompletedProcess[Any]:
     """Runs a program on a free device and gives what subprocess.run gives; `options` are those of subprocess.run.
@@ -36,7 +37,7 @@ def run(
     """
     if isinstance(args, (str, bytes)) or options.get("shell"):
         raise TypeError("cudawrap.run() takes a list of words, and no shell")
-    words = choosing(count, share, min_memory, profile, wait, gpu, policy, model)
+    words = choosing(count, share, min_memory, profile, wait, gpu, policy, model, prefer_model)
     given = options.get("env")
     if current() is not None or given is not None:
         environment = dict(os.environ if given is None else given)

@@ -13,10 +13,13 @@ import shutil
 from typing import Any
 
 from jupyter_client.connect import KernelConnectionInfo
+from jupyter_client.consoleapp import JupyterConsoleApp
 from jupyter_client.provisioning.local_provisioner import LocalProvisioner
 from traitlets import Bool, Unicode
+from traitlets.config import Application
 
 from . import _lease, _programs
+from ._errors import CudawrapError
 from ._options import choosing
 
 
@@ -44,7 +47,13 @@ class CudawrapProvisioner(LocalProvisioner):
         if shutil.which(kwargs["cmd"][0], path=environment.get("PATH")) is None:
             raise FileNotFoundError(errno.ENOENT, os.strerror(errno.ENOENT), kwargs["cmd"][0])
         if self._tag is None:
-            self._tag, self._variables = await asyncio.to_thread(_lease.reserve, self._options(), environment)
+            try:
+                self._tag, self._variables = await asyncio.to_thread(_lease.reserve, self._options(), environment)
+            except CudawrapError as error:
+                # One line where this process is for the one kernel: `jupyter run` and consoles show all else as a traceback.
+                if Application.initialized() and isinstance(Application.instance(), JupyterConsoleApp):
+                    raise SystemExit(f"cudawrap: {error}") from None
+                raise
         kwargs["env"] = {**environment, **self._variables}
         kwargs["cmd"] = [cudawrap, "--", *kwargs["cmd"]]
         return kwargs

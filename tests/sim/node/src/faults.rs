@@ -120,6 +120,8 @@ pub struct HealthFault {
     pub fabric: Option<[u32; 2]>,
     /// Persistence mode; on where left out.
     pub persistence: Option<bool>,
+    /// Utilisation of the GPU, in percent; 97 while a program runs there where left out.
+    pub utilization: Option<u32>,
 }
 
 impl HealthFault {

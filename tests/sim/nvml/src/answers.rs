@@ -142,14 +142,12 @@ impl Session {
             .folder
             .running_on(&gpu.uuid)
             .is_ok_and(|running| !running.is_empty());
-        Ok(if busy {
-            Utilization {
-                gpu: 97,
-                memory: 40,
-            }
-        } else {
-            Utilization::default()
-        })
+        let usual = Utilization {
+            gpu: 97 * u32::from(busy),
+            memory: 40 * u32::from(busy),
+        };
+        let told = self.fault(device)?.utilization;
+        Ok(told.map_or(usual, |gpu| Utilization { gpu, memory: gpu }))
     }
 }
 

@@ -129,6 +129,12 @@ extern "C" fn nvmlInit_v2() -> c_int {
     code(LIBRARY.init("nvmlInit_v2", ""))
 }
 
+/// The first version, which torch calls.
+#[unsafe(no_mangle)]
+extern "C" fn nvmlInit() -> c_int {
+    code(LIBRARY.init("nvmlInit", ""))
+}
+
 #[unsafe(no_mangle)]
 extern "C" fn nvmlInitWithFlags(flags: c_uint) -> c_int {
     code(LIBRARY.init("nvmlInitWithFlags", &flags.to_string()))

@@ -19,7 +19,7 @@ const HAS_MIG_MODES: Version = Version(580, 0, 0);
 
 impl Session {
     /// What is wrong with a device, or with the GPU that it is on.
-    fn fault(&self, device: Device) -> Reply<HealthFault> {
+    pub(crate) fn fault(&self, device: Device) -> Reply<HealthFault> {
         let (gpu, uuids) = self.names(device);
         let mut faults = self.faults.health.iter();
         let fault = faults.find(|fault| fault.is_about(gpu, &uuids));

@@ -5,7 +5,7 @@ use std::collections::BTreeSet;
 
 use getgpu_tests::wrapped::wrap;
 use getgpu_tests::{assert_devices, listing};
-use harness::Sandbox;
+use harness::{Sandbox, wait};
 
 #[test]
 fn several_are_all_different_and_all_or_none() {
@@ -198,4 +198,54 @@ fn settings_and_variables_choose_for_wrapped_programs() {
         .shows("min_memory = 5368709120  # --min-memory\n")
         .shows("wait = \"30s\"  # --wait\n")
         .shows("program.\"eddy_*\".min_memory = \"9G\"");
+}
+
+/// `2..3`: as many as there are, at least two, for getgpu, cudawrap and a limit of the user.
+#[test]
+fn a_range_takes_as_many_as_there_are() {
+    let count = |line: &str| line.split(',').filter(|word| !word.is_empty()).count();
+    let sandbox = Sandbox::new("gpus4");
+    assert_eq!(count(&sandbox.line("-n 2..3")), 3);
+    sandbox
+        .ask("-n 2..4")
+        .refuses(1, "too few free devices: 3 of 4 in use");
+    assert_eq!(count(&sandbox.line("-n 1..4")), 1, "what is left");
+    sandbox.ask("-n 1..2").refuses(1, "no free device");
+    sandbox.ask("--release-all").exits(0);
+    let shown = sandbox.words("cudawrap --count=3..8 -- printenv CUDA_VISIBLE_DEVICES");
+    assert_eq!(count(&shown.run().line()), 4);
+    let granted = sandbox.words("cudawrap -n 1..4 -- printenv CUDA_VISIBLE_DEVICES");
+    let grant = sandbox.uuids()[1..3].join(",");
+    assert_eq!(granted.visible(&grant).run().line(), grant);
+    let held = "export CUDA_VISIBLE_DEVICES=$(getgpu -n 3 --hold); getgpu -n 2..4; cudawrap -n 1..2 -- printenv CUDA_VISIBLE_DEVICES";
+    let held = sandbox.shell("bash", held).run();
+    let counts: Vec<usize> = held.exits(0).stdout.lines().map(count).collect();
+    assert_eq!(counts, [3, 2], "{held:#?}");
+    for wrong in ["3..2", "0..2", "..2", "2..", "1..2..3", "all..2"] {
+        let line = "is not a range of whole numbers of 1 or more, such as 2..4";
+        sandbox.ask(&format!("-n {wrong}")).refuses(2, line);
+    }
+    sandbox.set_settings("count = '1..2'\n");
+    sandbox.ask("--show-config").shows("count = \"1..2\"  # /");
+    wait::until("the hold has ended", || {
+        listing::free_devices(&sandbox) == "4"
+    });
+    assert_eq!(count(&sandbox.line("--no-reserve")), 2);
+    // One program could not use two of them.
+    let sandbox = Sandbox::new("a100x1");
+    let one = sandbox.words("cudawrap -n 1..4 -- printenv CUDA_VISIBLE_DEVICES");
+    assert_eq!(count(&one.run().line()), 1);
+}
+
+/// A waiter for a range is served by the least, and takes what there is then.
+#[test]
+fn a_waiter_for_a_range_begins_with_the_least() {
+    let sandbox = Sandbox::new("gpus4");
+    let uuids = sandbox.uuids();
+    let three = sandbox.occupy(&uuids[..3], "");
+    let waiting = sandbox.words("getgpu -n 2..4 --wait").spawn();
+    wait::until("it waits", || listing::waiting(&sandbox) == 1);
+    drop(three);
+    let got = waiting.wait().line();
+    assert!(got.split(',').count() >= 2, "{got}");
 }

@@ -113,3 +113,29 @@ fn names_are_asked_for_only_where_a_model_is() {
         assert_eq!(of_gpus.len(), asked, "{arguments}: {of_gpus:?}");
     }
 }
+
+/// The others where none of that model is free, also for a waiter and beside `--model`.
+#[test]
+fn a_preferred_model_is_taken_first() {
+    let sandbox = Sandbox::new("mixed");
+    let uuids = sandbox.uuids();
+    let words = "--type any --prefer-model T4";
+    assert_eq!(sandbox.line(words), uuids[4]);
+    let second = sandbox.line(words);
+    assert!(uuids[..4].contains(&second), "{second}");
+    sandbox.ask("--release-all").exits(0);
+    let both = sandbox.line(&format!("{words} -n 2 --no-reserve"));
+    assert_eq!(both.split(',').count(), 2, "one T4 is not two");
+    let none = sandbox.line("--prefer-model H100 --no-reserve");
+    assert!(uuids[..3].contains(&none), "{none}");
+    let narrowed = sandbox.line(&format!("{words} --model A100 --no-reserve"));
+    assert!(uuids[..4].contains(&narrowed), "{narrowed}");
+    sandbox
+        .ask("--prefer-model T4 3")
+        .refuses(2, "exclude each other");
+    sandbox.set_settings("type = 'any'\nprefer_model = ['T4']\n");
+    sandbox
+        .ask("--show-config")
+        .shows("prefer_model = [\"T4\"]  # /");
+    assert_eq!(sandbox.line("--no-reserve"), uuids[4]);
+}

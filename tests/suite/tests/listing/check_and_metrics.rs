@@ -289,7 +289,7 @@ fn a_device_on_which_leases_end_at_once_is_told() {
         .words("getgpu --monitor")
         .limit(Duration::MAX)
         .spawn();
-    let held = sandbox.lock().with_extension("suspects");
+    let held = sandbox.lock().with_extension("watched");
     wait::until("it has looked at the node", || held.exists());
     for _ in 0..5 {
         assert!(!check(&sandbox, "").stdout.contains(&line));

@@ -18,14 +18,14 @@ fn lines_are_summed_up_by_user_tag_or_program() {
     let text = format!(
         "cudawrap[7]: leased {DEVICE} user=ana program=train share=0.5 tag=exp waited=1800s\n\
          Nov 25 18:00:00 n1 systemd[1]: Started something else.\n\
-         released {DEVICE} user=ana program=train share=0.5 tag=exp held=7200.0s\n\
+         released {DEVICE} user=ana program=train share=0.5 tag=exp idle=3600.0s held=7200.0s\n\
          getgpu[8]: reserved {DEVICE} user=bo for=bash share=1 waited=0s\n\
          getgpu[8]: released {DEVICE} user=bo for=bash share=1 held=1800.0s\n\
          getgpu[9]: refused user=bo program=getgpu: no free device: 1 of 1 in use\n"
     );
-    let by_user = "USER STARTS LEASED H RESERVED H WAITED H REFUSED\n\
-                   ana  1      1.00     0.00       0.50     0\n\
-                   bo   1      0.00     0.50       0.00     1\n";
+    let by_user = "USER STARTS LEASED H IDLE H RESERVED H WAITED H REFUSED\n\
+                   ana  1      1.00     0.50   0.00       0.50     0\n\
+                   bo   1      0.00     0.00   0.50       0.00     1\n";
     report(&sandbox, &["--report"], &text)
         .run()
         .exits(0)

@@ -82,6 +82,7 @@ fn an_excluded_device_is_shown_as_such_also_in_use() {
     let lines: Vec<&str> = table.exits(0).stdout.lines().skip(1).collect();
     let (total, lines) = lines.split_last().unwrap();
     assert!(total.starts_with("0 of 0 free"), "{table:#?}");
+    assert!(total.contains("; 7 outside your choice"), "{table:#?}");
     // What the lock shows is everyone's to see; the GPU is asked for root alone.
     let is_root = nix::unistd::geteuid().is_root();
     let [unknown, busy] = if is_root {

@@ -1,6 +1,7 @@
 //! The Python package, tested by `tests/python` with real pytest, xdist and Jupyter in a
 //! sandbox. The packages come from PyPI into a virtual environment of the target folder.
 
+use std::collections::HashSet;
 use std::fs::File;
 use std::path::{Path, PathBuf};
 use std::process::{Command, Stdio};
@@ -150,6 +151,56 @@ fn each_worker_of_pytest_has_its_own_device() {
 #[test]
 fn each_jupyter_kernel_has_its_own_device_by_the_provisioner() {
     passes("test_jupyter.py");
+}
+
+/// The devices of two users' servers on a real hub, and of two kernels of each; none: it cannot
+/// be installed.
+#[track_caller]
+fn hub(line: &str) -> Option<Vec<(String, Vec<String>)>> {
+    crate::launchers::documented(line);
+    let bin = ready()?.parent()?;
+    let sandbox = Sandbox::new("gpus4");
+    // What the hub starts by name is the environment's.
+    let path = format!("{}:{}:/usr/bin:/bin", sandbox.text("bin"), bin.display());
+    let script = top().join("tests/python/launchers/hub_users.py");
+    let command = sandbox.words(&format!("{}/python", bin.display()));
+    let command = command.args([script]).env("PATH", path);
+    let command = command.env("SETTING", line);
+    let outcome = command.limit(Duration::from_secs(400)).run();
+    outcome.exits(0);
+    sandbox.assert_clean();
+    let users = outcome.stdout.lines().map(|user| {
+        let mut words = user.split(' ').map(str::to_owned);
+        let server = words.next().expect("the device of the server");
+        (server, words.collect())
+    });
+    Some(users.collect())
+}
+
+#[test]
+fn each_notebook_of_a_jupyterhub_has_its_own_device() {
+    let line = r#"c.Spawner.environment = {"JUPYTER_DEFAULT_PROVISIONER_NAME": "cudawrap"}"#;
+    if let Some(users) = hub(line) {
+        assert!(users.iter().all(|(server, _)| server == "-"), "{users:?}");
+        let kernels = users.iter().flat_map(|(_, kernels)| kernels);
+        let devices: HashSet<&String> = kernels.filter(|device| *device != "-").collect();
+        assert_eq!(devices.len(), 4, "{users:?}");
+    }
+}
+
+#[test]
+fn each_user_of_a_jupyterhub_has_one_device() {
+    let line = r#"c.Spawner.cmd = ["cudawrap", "--", "jupyterhub-singleuser"]"#;
+    if let Some(users) = hub(line) {
+        let [(ana, of_ana), (ben, of_ben)] = &users[..] else {
+            panic!("{users:?}");
+        };
+        assert!(ana != ben && ana.starts_with("GPU-"), "{users:?}");
+        assert_eq!(
+            (of_ana, of_ben),
+            (&vec![ana.clone(); 2], &vec![ben.clone(); 2])
+        );
+    }
 }
 
 /// Installed alone, in an environment whose PATH has no getgpu.

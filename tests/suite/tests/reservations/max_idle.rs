@@ -141,6 +141,48 @@ fn an_idle_lease_is_told_and_never_ended() {
     leased.end(&sandbox);
 }
 
+/// By its utilisation: a notebook that keeps its memory, or a trainer that hangs.
+#[test]
+fn a_program_that_computes_nothing_is_told_and_listed() {
+    let (at_rest, computing) = ("[[health]]\nutilization = 0\n", "");
+    let cases = [
+        ("gpus4", at_rest, true),
+        ("gpus4", computing, false),
+        ("mig4", at_rest, false),
+    ];
+    getgpu_tests::all_at_once(cases, |(layout, faults, is_idle)| {
+        let Some(sandbox) = Sandbox::given(&MONITOR, layout, END) else {
+            return;
+        };
+        sandbox.faults(faults);
+        let script = "exec cudawrap -- sh -c 'echo >held; exec sim-cuda --run forever'";
+        let leased = Session::start(&sandbox, script);
+        sandbox.until_running(1);
+        let _monitor = monitor(&sandbox);
+        let list = || sandbox.ask("--list --json").output();
+        let since = || -> Option<u64> {
+            let listing: serde_json::Value = serde_json::from_str(&list()).unwrap();
+            let devices = getgpu_tests::listing::devices(&listing).iter();
+            devices
+                .filter_map(|device| device["idle_since"].as_u64())
+                .next()
+        };
+        if is_idle {
+            let line = "leased and idle for 2 s: its programs compute nothing (max_idle)";
+            leased.terminal.until_shows(line);
+            assert!(since().is_some(), "{}", list());
+            sandbox.ask("--list").shows(" SINCE IDLE\n");
+            sandbox.faults("");
+            wait::until("it computes again", || since().is_none());
+        } else {
+            wait::throughout(Duration::from_secs(4), layout, || since().is_none());
+            assert!(!leased.terminal.shows("idle"), "{layout}");
+        }
+        assert!(sandbox.locked(), "it is never ended");
+        leased.end(&sandbox);
+    });
+}
+
 #[test]
 fn a_process_a_lease_and_doubt_each_keep_it() {
     let fault = "[[rule]]\nfunction = 'nvmlDeviceGetMemoryInfo_v2'\nreturns = 15\n\
