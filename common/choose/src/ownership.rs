@@ -8,7 +8,7 @@ use getgpu_linux::{
     OwnLock,
     procfs::{ancestry, fdinfo},
 };
-use getgpu_lock::{HolderArgs, HolderProcess, LockFile, OfdLock, Span, occupancy, ownership_proof};
+use getgpu_lock::{HolderArgs, HolderProcess, LockFile, Span, occupancy, ownership_proof};
 use getgpu_model::{Failure, Job, Kind, Units, Uuid};
 
 /// How a call came to own something.
@@ -212,11 +212,8 @@ impl Cover {
         if self.stands(lock_file) {
             return Ok(());
         }
-        Err(Failure::new(
-            Kind::NoneFree,
-            "your reservation ended while a device was being chosen from it",
-        )
-        .hint("ask again"))
+        let text = "your reservation ended while a device was being chosen from it";
+        Err(Failure::new(Kind::NoneFree, text).hint("ask again"))
     }
 
     /// Whether the enclosing reservation or lease is there.
@@ -311,13 +308,15 @@ fn reservations(
         (Some(part), Some(job)) => part != job.number(),
         _ => false,
     };
+    let holders = holders.into_iter();
     holders
-        .into_iter()
         .map(|holder| {
             let devices = ownership_proof::reserved(lock_file, &holder);
             let in_use = devices.iter().any(|(uuid, units)| {
                 let probe = probe.as_ref().filter(|_| grant.contains(uuid));
-                probe.is_some_and(|probe| is_leased(probe, uuid, units))
+                let leased = |probe| occupancy::any_held(probe, units, Span::of(uuid).lease());
+                // What cannot be asked counts as leased.
+                probe.is_some_and(|probe| leased(probe).unwrap_or(true))
             });
             CoverCandidate {
                 distance: holder.args.distance(&lineage),
@@ -328,11 +327,6 @@ fn reservations(
             }
         })
         .collect()
-}
-
-/// Whether any of these units is leased; what cannot be asked counts as leased.
-fn is_leased(probe: &OfdLock, uuid: &Uuid, units: &Units) -> bool {
-    occupancy::any_held(probe, units, Span::of(uuid).lease()).unwrap_or(true)
 }
 
 #[cfg(test)]

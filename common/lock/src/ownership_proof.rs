@@ -248,6 +248,14 @@ pub fn shown_in(locks: &[OwnLock], lock_file: &LockFile, region: Range) -> Units
     Units::locked(locks, lock_file.identity.1, region)
 }
 
+/// Whether a reservation of these devices is inside another one: its holder has its inner range too,
+/// and its end frees nothing for those outside. There is one level, so that nothing is inside it.
+pub fn is_inside_another(lock_file: &LockFile, holder: i32, devices: &[Uuid]) -> bool {
+    let locks = locks_of(holder);
+    let inner = |uuid| shown_in(&locks, lock_file, Span::of(uuid).inner_reservation());
+    devices.iter().any(|uuid| !inner(uuid).is_empty())
+}
+
 /// The devices of a reservation, each with the units that the holder's own descriptors
 /// show.
 pub fn reserved(lock_file: &LockFile, holder: &HolderProcess) -> Vec<(Uuid, Units)> {
@@ -259,4 +267,23 @@ pub fn reserved(lock_file: &LockFile, holder: &HolderProcess) -> Vec<(Uuid, Unit
             (device.clone(), reserved)
         })
         .collect()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::claim::tests::private_lock;
+
+    #[test]
+    fn a_reservation_inside_another_shows_both_of_its_ranges() {
+        let (_directory, lock_file) = private_lock();
+        let uuid = Uuid::parse("MIG-0d1e2f30-1111-5222-8333-444455556666").unwrap();
+        let own = std::process::id() as i32;
+        let is_inside = || is_inside_another(&lock_file, own, std::slice::from_ref(&uuid));
+        let (span, lock) = (Span::of(&uuid), lock_file.open().unwrap());
+        assert!(lock.try_read(span.reservation()).unwrap());
+        assert!(!is_inside());
+        assert!(lock.try_read(span.inner_reservation()).unwrap());
+        assert!(is_inside());
+    }
 }

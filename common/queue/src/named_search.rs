@@ -52,7 +52,8 @@ pub fn take_in_turn(
         search.request = Owned::inside(&search.granted, owned.cover());
     }
     if ahead > 0 && !waits {
-        let alone = stalled_head::left_alone(&probe, &search.request, named.devices.iter())?;
+        let (request, devices) = (&search.request, named.devices);
+        let alone = stalled_head::left_alone(&probe, request, devices.iter(), devices.len())?;
         if alone.is_empty() {
             return Err(taken_by(ahead).hint(how_to_wait));
         }

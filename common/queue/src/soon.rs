@@ -129,18 +129,11 @@ fn own_that_may_end_soon(lock_file: &LockFile, level: Level) -> Vec<HolderProces
     let may_end_soon = |args: &HolderArgs| args.is_plain() || args.is_ending();
     let uid = nix::unistd::geteuid().as_raw();
     let mut own = ownership_proof::reservations(lock_file, Some(uid), &may_end_soon);
-    if level == Level::Outer {
-        own.retain(|holder| !is_inside_another(lock_file, holder));
-    }
+    own.retain(|one| {
+        level != Level::Outer
+            || !ownership_proof::is_inside_another(lock_file, one.pid, &one.args.devices)
+    });
     own
-}
-
-fn is_inside_another(lock_file: &LockFile, holder: &HolderProcess) -> bool {
-    let locks = ownership_proof::locks_of(holder.pid);
-    holder.args.devices.iter().any(|device| {
-        let inner = Span::of(device).inner_reservation();
-        !ownership_proof::shown_in(&locks, lock_file, inner).is_empty()
-    })
 }
 
 /// Whether a holder waits for processes that have all exited: it notices that as soon as it has a
@@ -151,28 +144,4 @@ fn has_outlived_its_programs(holder: &HolderProcess) -> bool {
     let has_exited = |pid: &i32| *pid < 0 || Stat::read(*pid).is_some_and(|stat| !stat.alive());
     let awaited = fdinfo::pidfds(&holder.pid.to_string());
     !awaited.is_empty() && awaited.iter().all(has_exited)
-}
-
-#[cfg(test)]
-mod tests {
-    use super::*;
-    use crate::private_lock::private_lock;
-
-    /// Its end frees nothing for those outside the reservation that it is inside of.
-    #[test]
-    fn a_reservation_inside_another_shows_both_of_its_ranges() {
-        let (_directory, lock_file) = private_lock();
-        let words = ["MIG-0d1e2f30-1111-5222-8333-444455556666", "caller=1(init)"];
-        let holder = HolderProcess {
-            pid: std::process::id() as i32,
-            start: 0,
-            args: HolderArgs::parse(words).unwrap(),
-        };
-        let span = Span::of(&holder.args.devices[0]);
-        let lock = lock_file.open().unwrap();
-        assert!(lock.try_read(span.reservation()).unwrap());
-        assert!(!is_inside_another(&lock_file, &holder));
-        assert!(lock.try_read(span.inner_reservation()).unwrap());
-        assert!(is_inside_another(&lock_file, &holder));
-    }
 }

@@ -18,7 +18,7 @@ const PAUSE: Duration = Duration::from_millis(1);
 const LOOK: Duration = Duration::from_millis(10);
 
 /// Of these devices those that are free and that no waiter for the same request takes, for a call
-/// that does not wait: as many as are wanted, or none.
+/// that does not wait: as many as are `wanted`, or none.
 ///
 /// # Errors
 ///
@@ -27,9 +27,10 @@ pub fn left_alone<'d>(
     probe: &OfdLock,
     request: &Owned,
     devices: impl Iterator<Item = &'d Device> + Clone,
+    wanted: usize,
 ) -> Result<Vec<Uuid>, Failure> {
     let free = || Ok(availability(probe, request, devices.clone())?.free);
-    alone(|| head(probe, request.queue()), free, request.count, ALONE)
+    alone(|| head(probe, request.queue()), free, wanted, ALONE)
 }
 
 /// Asks for the devices with room for `time`, or longer on a busy machine, and gives those that had

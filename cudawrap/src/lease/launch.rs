@@ -6,26 +6,27 @@ use std::path::Path;
 
 use getgpu_choose::{Record, cuda_index, syslog};
 use getgpu_linux::program_name;
-use getgpu_model::{Diag, Failure, Job, Kind, Uuid, exit, frameworks};
+use getgpu_model::{Diag, Failure, Inventory, Job, Kind, Uuid, exit, frameworks};
 use getgpu_settings::{Log, Settings};
 
 use crate::bind;
 use crate::call::{CudawrapCall, Lessee};
 use crate::lease::Lease;
-use crate::lease::choose::uuids;
+use crate::lease::choose::{Choice, uuids};
 use crate::lease::handover::LaunchSpec;
-use crate::lease::leased::Leased;
+use crate::lease::leased::lease;
 use crate::mps;
 
-/// What the program is started with.
+/// Leases what was chosen; what the program is started with.
 ///
 /// # Errors
 ///
-/// MPS was asked for and cannot be had: the program is not to be run then.
-pub fn launch(call: &CudawrapCall<'_>, leased: Leased) -> Result<LaunchSpec, Failure> {
+/// The devices cannot be leased, or MPS was asked for and cannot be had: the program is not to be run then.
+pub fn launch(call: &CudawrapCall<'_>, mut choice: Choice) -> Result<LaunchSpec, Failure> {
+    let (lease, shown) = lease(call, &mut choice)?;
     let mut spec = LaunchSpec {
-        variables: visible(&leased)?,
-        lease: leased.lease,
+        variables: visible(shown.as_deref(), choice.node.as_deref())?,
+        lease,
         ..LaunchSpec::default()
     };
     let tag = call.tag.clone();
@@ -34,26 +35,29 @@ pub fn launch(call: &CudawrapCall<'_>, leased: Leased) -> Result<LaunchSpec, Fai
     let Some(lease) = &spec.lease else {
         return Ok(spec);
     };
-    for device in &leased.devices {
+    for device in &choice.devices {
         call.diag.note(&format!("{}: leased", device.uuid));
     }
-    log(call, &uuids(&leased.devices), lease.part);
+    log(call, &uuids(&choice.devices), lease.part);
     if call.settings.framework_memory && lease.part < 1.0 {
         spec.variables.extend(for_frameworks(lease, call.settings));
     }
-    mps::join(call, &mut spec, &leased.devices)?;
-    bind::join(call, &mut spec, &leased.devices, &leased.neighbours);
+    mps::join(call, &mut spec, &choice.devices)?;
+    bind::join(call, &mut spec, &choice.devices, &choice.neighbours);
     Ok(spec)
 }
 
 /// The variables that name the program's devices, by their indices in the order of NVML if it is to
 /// have numbers.
-fn visible(leased: &Leased) -> Result<Vec<(String, String)>, Failure> {
+fn visible(
+    shown: Option<&[Uuid]>,
+    node: Option<&Inventory>,
+) -> Result<Vec<(String, String)>, Failure> {
     let named = |value| ("CUDA_VISIBLE_DEVICES".to_owned(), value);
-    let Some(shown) = &leased.shown else {
+    let Some(shown) = shown else {
         return Ok(Vec::new());
     };
-    let Some(node) = &leased.node else {
+    let Some(node) = node else {
         return Ok(vec![named(Uuid::join(shown))]);
     };
     let each = shown

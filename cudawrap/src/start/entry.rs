@@ -21,10 +21,8 @@ const TRIES: u32 = 50;
 pub fn run() -> i32 {
     let diag = Diag::new("cudawrap", Verbosity::of_unaware_user());
     if is_setuid() {
-        let failure = Failure::new(
-            Kind::Refused,
-            "is setuid or setgid, and would run every program with its owner's rights",
-        );
+        let text = "is setuid or setgid, and would run every program with its owner's rights";
+        let failure = Failure::new(Kind::Refused, text);
         return fail(&diag, &failure.hint("chmod u-s,g-s on the file cudawrap"));
     }
     let arguments: Vec<OsString> = std::env::args_os().collect();

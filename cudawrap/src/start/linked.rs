@@ -19,7 +19,6 @@ use crate::lease::choose::free;
 use crate::lease::handover::{LaunchSpec, exec};
 use crate::lease::helper;
 use crate::lease::launch::{launch, log_refusal};
-use crate::lease::leased::lease;
 use crate::lease::named::named;
 use crate::options;
 use crate::ranks;
@@ -142,7 +141,7 @@ fn with_device(
             None => return Ok(LaunchSpec::unchanged()),
         },
     };
-    launch(&call, lease(&call, choice)?)
+    launch(&call, choice)
 }
 
 /// A variable that is on or off. Nonsense in it never keeps a linked program from running.

@@ -26,17 +26,14 @@ pub enum Called {
 pub fn find(first_argument: Option<&OsStr>, path: Option<&OsStr>) -> Result<Called, Failure> {
     let exec_path = sys::exec_path();
     // To be a plain exec needs no more than the path that the kernel was told to execute.
-    let ourselves = Ourselves::find()
-        .or_else(|| {
-            let disabled = options::disabled().unwrap_or(false);
-            Ourselves::at(Path::new(exec_path.as_deref().filter(|_| disabled)?))
-        })
-        .ok_or_else(|| {
-            Failure::new(
-                Kind::Refused,
-                "/proc is not mounted: cannot tell by which name this program was started",
-            )
-        })?;
+    let ourselves = Ourselves::find().or_else(|| {
+        let disabled = options::disabled().unwrap_or(false);
+        Ourselves::at(Path::new(exec_path.as_deref().filter(|_| disabled)?))
+    });
+    let Some(ourselves) = ourselves else {
+        let text = "/proc is not mounted: cannot tell by which name this program was started";
+        return Err(Failure::new(Kind::Refused, text));
+    };
     locate(exec_path, first_argument, path, &ourselves)
 }
 
@@ -48,10 +45,8 @@ fn locate(
     ourselves: &Ourselves,
 ) -> Result<Called, Failure> {
     let given = exec_path.as_deref().is_some_and(|path| !path.is_empty());
-    let chains: Vec<Chain> = invoked_path::candidates(exec_path, first_argument, path)
-        .iter()
-        .map(|p| chain(p))
-        .collect();
+    let candidates = invoked_path::candidates(exec_path, first_argument, path);
+    let chains: Vec<Chain> = candidates.iter().map(|p| chain(p)).collect();
     let ours = leading_here(&chains, given, ourselves);
     let directories = directories(path);
     let rule = Rule {
@@ -142,11 +137,9 @@ fn replaced(
         })
         .and_then(|chain| chain.hops.first().cloned());
     found.ok_or_else(|| {
-        Failure::new(
-            Kind::Refused,
-            "cannot tell by which name this program was started (by descriptor, or through ld.so?)",
-        )
-        .hint("start it by its path")
+        let text =
+            "cannot tell by which name this program was started (by descriptor, or through ld.so?)";
+        Failure::new(Kind::Refused, text).hint("start it by its path")
     })
 }
 
@@ -175,10 +168,10 @@ pub fn typed(name: &OsStr) -> Result<PathBuf, Failure> {
     let there = there.find(|path| path.exists());
     let shown = name.to_string_lossy();
     Err(match there {
-        Some(path) => Failure::new(
-            Kind::CannotRun,
-            format!("{}: Permission denied", path.display()),
-        ),
+        Some(path) => {
+            let text = format!("{}: Permission denied", path.display());
+            Failure::new(Kind::CannotRun, text)
+        }
         None => {
             let failure = Failure::new(Kind::NotFound, format!("{shown}: no such program in PATH"));
             if executable(Path::new(name)) {

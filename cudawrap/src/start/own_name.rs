@@ -17,7 +17,6 @@ use crate::lease::choose::{by_uuid, free, only};
 use crate::lease::handover::{LaunchSpec, exec};
 use crate::lease::helper;
 use crate::lease::launch::{fail, launch, log_refusal};
-use crate::lease::leased::lease;
 use crate::options::{self, CudawrapOptions, Wanted};
 use crate::ranks::waiting::WaitOrigin;
 use crate::start::clearing;
@@ -97,7 +96,10 @@ fn prepare(options: &CudawrapOptions, program: &Path, diag: &Diag) -> Result<Lau
         Some(device) => only(&call, device, asked.by_name(), None),
         None => free(&call, asked, helper::node(settings)),
     };
-    let ready = choice.and_then(|choice| launch(&call, lease(&call, choice)?));
+    let ready = match choice {
+        Ok(choice) => launch(&call, choice),
+        Err(failure) => Err(failure),
+    };
     ready.inspect_err(|failure| log_refusal(settings, program, call.tag.as_deref(), failure))
 }
 

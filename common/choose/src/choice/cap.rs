@@ -2,8 +2,6 @@
 //! keeps the user's other calls from counting. What counts is what the kernel shows of the
 //! user's own processes, since anybody can sign for anybody; root may have any number.
 
-use std::collections::BTreeSet;
-
 use crate::request::Owned;
 use getgpu_linux::procfs::{self, namespaces};
 use getgpu_lock::{
@@ -146,10 +144,10 @@ fn count(
             // are held.
             let is_held = probe.conflict(span.of_side(side, Level::Outer))?.is_some();
             if is_held && holders::uids(probe, span, side)?.contains(&host) {
-                let shown = shown(lock_file, probe, uid, side, span)?;
-                units = units.union(&shown.units);
+                let (shown, by) = shown(lock_file, probe, uid, side, span)?;
+                units = units.union(&shown);
                 held.reserves |= side == Side::Reservation;
-                who = who.or(shown.who);
+                who = who.or(by);
             }
         }
         if !units.is_empty() {
@@ -161,27 +159,18 @@ fn count(
     Ok(held)
 }
 
-/// What a user's processes show of one side of a device.
-struct SeenOnSide {
-    /// All units where a user namespace hides how many.
-    units: Units,
-    /// The first of the processes, for people.
-    who: Option<String>,
-}
-
+/// What a user's processes show of one side of a device: all units where a user namespace hides how
+/// many, and the first of the processes, for people.
 fn shown(
     lock_file: &LockFile,
     probe: &OfdLock,
     uid: u32,
     side: Side,
     span: Span,
-) -> Result<SeenOnSide, Failure> {
+) -> Result<(Units, Option<String>), Failure> {
     // In a pid namespace of its own the bytes are numbers of other processes.
-    let named = if namespaces::host_pids() {
-        holders::process_ids(probe, span, side)?
-    } else {
-        BTreeSet::new()
-    };
+    let named = namespaces::host_pids().then(|| holders::process_ids(probe, span, side));
+    let named = named.transpose()?.unwrap_or_default();
     let (mut units, mut who, mut unsigned) = (Units::default(), None, named.is_empty());
     for pid in named {
         match procfs::euid(pid) {
@@ -209,7 +198,7 @@ fn shown(
             units = units.union(&holders::units_of(lock_file, pid, side, span));
         }
     }
-    Ok(SeenOnSide { units, who })
+    Ok((units, who))
 }
 
 /// A program, or for whom a reservation is.

@@ -256,14 +256,16 @@ impl Chooser<'_, '_> {
     ) -> Result<Vec<Candidate<'d>>, Failure> {
         let (request, mut left) = (self.request, Vec::new());
         let preference = self.preference();
-        let of_device = preference.loads().of_device;
         for (number, (position, device)) in round.pool.iter().enumerate() {
             if round.has_seen(*position) || (self.skip)(device) {
                 continue;
             }
             let nearest = request.nearest.as_ref();
             let distance = nearest.map(|nearest| nearest.distance(device, number));
-            let load = of_device.then(|| self.load(probe, device)).transpose()?;
+            let load = preference
+                .share
+                .then(|| self.load(probe, device))
+                .transpose()?;
             left.push(Candidate {
                 device,
                 position: *position,

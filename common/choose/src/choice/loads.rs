@@ -17,7 +17,7 @@ impl Chooser<'_, '_> {
         inventory: &Inventory,
     ) -> Result<HashMap<u32, i64>, Failure> {
         let mut loads = HashMap::new();
-        if !self.preference().loads().of_gpu {
+        if !self.preference().by_gpu_load() {
             return Ok(loads);
         }
         // What happens on a GPU that cannot be chosen decides nothing, and it may not answer.

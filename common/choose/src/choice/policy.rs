@@ -32,25 +32,13 @@ pub(crate) struct Preference {
     pub(crate) by_size: bool,
 }
 
-/// What of the loads an order goes by: they are read only where it does, and are 0 elsewhere.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) struct LoadsNeeded {
-    /// [`Candidate::load`].
-    pub(crate) of_device: bool,
-    /// [`Candidate::gpu_load`].
-    pub(crate) of_gpu: bool,
-}
-
 impl Preference {
-    /// Which loads decide. Every policy says so for itself.
-    pub(crate) const fn loads(self) -> LoadsNeeded {
-        let of_gpu = match self.policy {
+    /// Whether [`Candidate::gpu_load`] decides, which is read only then, as [`Candidate::load`] is for
+    /// shares, and 0 otherwise. Every policy says so for itself.
+    pub(crate) const fn by_gpu_load(self) -> bool {
+        match self.policy {
             None | Some(Policy::Random | Policy::First | Policy::Last) => false,
             Some(Policy::Spread | Policy::Pack) => true,
-        };
-        LoadsNeeded {
-            of_device: self.share,
-            of_gpu,
         }
     }
 
@@ -63,15 +51,12 @@ impl Preference {
         };
         // Every key is worked out before the sort, so that it is one and the same at every
         // comparison.
-        let mut keyed: Vec<_> = candidates
-            .iter()
-            .enumerate()
-            .map(|(i, candidate)| {
-                let size = sizes.get(i).copied().unwrap_or(0);
-                let chance = rng.random::<i32>().into();
-                (size, self.key(candidate, chance), candidate.clone())
-            })
-            .collect();
+        let keyed = candidates.iter().enumerate().map(|(i, candidate)| {
+            let size = sizes.get(i).copied().unwrap_or_default();
+            let chance = rng.random::<i32>().into();
+            (size, self.key(candidate, chance), candidate.clone())
+        });
+        let mut keyed: Vec<_> = keyed.collect();
         keyed.sort_by_key(|(size, key, _)| (*size, *key));
         for (position, (_, _, candidate)) in candidates.iter_mut().zip(keyed) {
             *position = candidate;
@@ -100,33 +85,23 @@ impl Preference {
     }
 }
 
-/// The rank of each candidate by size: by memory, where equal profiles differ by some MiB
+/// The size of each candidate: by memory, where equal profiles differ by some MiB
 /// and count as equal, then by compute slices.
-fn sizes(candidates: &[Candidate<'_>]) -> Vec<usize> {
+fn sizes(candidates: &[Candidate<'_>]) -> Vec<(Option<usize>, u32)> {
     let mut totals: Vec<u64> = candidates.iter().map(memory).collect();
     totals.sort_unstable();
     let mut firsts: Vec<u64> = Vec::new();
     for total in totals {
-        if firsts
-            .last()
-            .is_none_or(|first| total > first.saturating_add(first / 50))
-        {
+        let is_larger = |first: &u64| total > first.saturating_add(first / 50);
+        if firsts.last().is_none_or(is_larger) {
             firsts.push(total);
         }
     }
-    let mut keys: Vec<_> = candidates
-        .iter()
-        .map(|c| {
-            let size = firsts.iter().rposition(|first| *first <= memory(c));
-            (size, slices(c.device))
-        })
-        .collect();
-    let all = keys.clone();
-    keys.sort_unstable();
-    keys.dedup();
-    all.iter()
-        .map(|key| keys.binary_search(key).unwrap_or(0))
-        .collect()
+    let key = |c: &Candidate<'_>| {
+        let size = firsts.iter().rposition(|first| *first <= memory(c));
+        (size, slices(c.device))
+    };
+    candidates.iter().map(key).collect()
 }
 
 fn memory(candidate: &Candidate<'_>) -> u64 {

@@ -85,15 +85,18 @@ fn a_policy_asks_for_the_loads_that_it_goes_by() {
                 let (rising, falling) = ([0, 1, 2, 3].map(load), [3, 2, 1, 0].map(load));
                 (0..20).any(|seed| order(rising, seed) != order(falling, seed))
             };
-            let needed = Preference {
+            let preference = Preference {
                 policy,
                 share,
                 by_size: false,
-            }
-            .loads();
+            };
             let case = format!("{policy:?}, share: {share}");
-            assert_eq!(changes(|load| (0, load)), needed.of_gpu, "{case}");
-            assert!(!changes(|load| (load, 0)) || needed.of_device, "{case}");
+            assert_eq!(
+                changes(|load| (0, load)),
+                preference.by_gpu_load(),
+                "{case}"
+            );
+            assert!(!changes(|load| (load, 0)) || share, "{case}");
         }
     }
 }

@@ -80,15 +80,15 @@ pub fn empty_pool(filter: &Filter, inventory: &Inventory, outside: &[Option<Outs
             None if inventory.gpus.is_empty() => {
                 Failure::new(Kind::NoUsableGpu, "no NVIDIA GPU on this node")
             }
-            None => Failure::new(
-                Kind::NoDevice,
-                "no device on this node: its GPUs are in MIG mode and have no MIG devices",
-            )
-            .hint(if namespaces::in_container() {
-                CONTAINER_WITHOUT_MIG
-            } else {
-                "an administrator can create them: nvidia-smi mig -cgi ... -C"
-            }),
+            None => {
+                let text =
+                    "no device on this node: its GPUs are in MIG mode and have no MIG devices";
+                let hint = match namespaces::in_container() {
+                    true => CONTAINER_WITHOUT_MIG,
+                    false => "an administrator can create them: nvidia-smi mig -cgi ... -C",
+                };
+                Failure::new(Kind::NoDevice, text).hint(hint)
+            }
         };
     }
     if outside.iter().all(|out| *out == Some(Outside::NotUsable)) {

@@ -1,6 +1,5 @@
 //! What was typed and what is in force, as one value: the pool without the grant, which NVML may have to resolve.
 
-use super::filter;
 use super::grant::{Grant, GrantUse};
 use super::granted::Granted;
 use crate::ownership::Decision;
@@ -38,18 +37,18 @@ impl Asked {
         }
         let is_said = grant_use == GrantUse::Honor && environment.visible.is_some();
         if asked.grant().visible == Visible::Nothing && !is_said {
-            return Err(
-                if environment.allocation_shell && environment.nodes_listed {
-                    Failure::new(
-                        Kind::NoGrant,
-                        "this shell of an allocation has no GPUs: the job's tasks have them",
-                    )
-                    .hint("start the program as a task: srun cudawrap -- ./app")
-                } else {
-                    Failure::new(Kind::NoGrant, "this job was given no GPU")
-                        .hint("ask the batch system for one, for example: srun --gres=gpu:1")
-                },
-            );
+            let (text, hint) = if environment.allocation_shell && environment.nodes_listed {
+                (
+                    "this shell of an allocation has no GPUs: the job's tasks have them",
+                    "start the program as a task: srun cudawrap -- ./app",
+                )
+            } else {
+                (
+                    "this job was given no GPU",
+                    "ask the batch system for one, for example: srun --gres=gpu:1",
+                )
+            };
+            return Err(Failure::new(Kind::NoGrant, text).hint(hint));
         }
         Ok(asked)
     }
@@ -100,15 +99,27 @@ impl Asked {
         // counted.
         let granted_by_batch = grant.is_in_batch_job() && grant.names_devices();
         let counted = !granted_by_batch && !namespaces::is_host_root();
-        let allowed = if granted_by_batch {
-            None
-        } else {
-            allowed::allowed(settings)?
+        let allowed = match granted_by_batch {
+            true => None,
+            false => allowed::allowed(settings)?,
         };
         Ok(Self(Granted {
             filter: Filter {
+                kind: settings.kind,
+                allowed,
+                excluded: allowed::excluded(settings),
+                granted_alone: None,
+                grant: None,
                 grant_remedy: grant.without(),
-                ..filter::of_settings(settings, allowed)
+                profiles: settings.profile.clone(),
+                models: settings.model.clone(),
+                preferred: settings.prefer_model.clone(),
+                only_preferred: false,
+                min_memory: settings.min_memory,
+                share: settings.share,
+                share_by_default: settings.share_by_default,
+                gpus: settings.gpu.clone(),
+                places: settings.places.clone(),
             },
             count: settings.count as usize,
             most: settings.count_most as usize,

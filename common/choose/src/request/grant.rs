@@ -14,7 +14,7 @@ use getgpu_settings::allowed::{self, DeviceList};
 use getgpu_settings::{Environment, Settings};
 
 /// What to do where CUDA_VISIBLE_DEVICES leaves too little.
-pub(super) const WITHOUT_GRANT: &str =
+const WITHOUT_GRANT: &str =
     "unset CUDA_VISIBLE_DEVICES, or use --ignore-grant, to choose among all devices";
 /// The same for a wrapped program, whose options are its own.
 const WITHOUT_GRANT_OF_LINK: &str =

@@ -4,7 +4,6 @@
 
 mod asked;
 mod batch_grant;
-mod filter;
 pub mod grant;
 mod granted;
 mod job_part;

@@ -153,25 +153,19 @@ impl NamedTake<'_> {
     /// Waits for reservations inside the one that the devices were to be taken inside of, as a call
     /// outside does: while they linger, and for a moment in which they may begin to.
     fn wait_for_lingering(&self, holder: Option<i32>) -> Result<(), Failure> {
-        let Some(pid) = holder else {
-            return Ok(());
-        };
-        let spans: Vec<Span> = self.devices.iter().map(|d| Span::of(&d.uuid)).collect();
-        let locks = ownership_proof::locks_of(pid);
-        let is_inner = |span: &Span| {
-            !ownership_proof::shown_in(&locks, self.lock_file, span.inner_reservation()).is_empty()
-        };
-        if spans.iter().any(is_inner) {
-            // There is one level: nothing is inside it.
+        let (lock_file, uuids) = (self.lock_file, self.uuids());
+        let inside = |pid| ownership_proof::is_inside_another(lock_file, pid, &uuids);
+        if holder.is_none_or(inside) {
             return Ok(());
         }
-        let probe = self.lock_file.open()?;
+        let probe = lock_file.open()?;
         let any = |region: fn(Span) -> Range| {
-            let mut spans = spans.iter();
-            spans.try_fold(false, |found, span| {
-                let held = occupancy::any_held(&probe, &Units::whole(), region(*span))?;
-                Ok::<_, Failure>(found || held)
-            })
+            for uuid in &uuids {
+                if occupancy::any_held(&probe, &Units::whole(), region(Span::of(uuid)))? {
+                    return Ok::<_, Failure>(true);
+                }
+            }
+            Ok(false)
         };
         let (began, mut limit) = (run_clock::now(), NOTICE);
         while run_clock::since(began) < limit && any(Span::inner_reservation)? {

@@ -112,14 +112,4 @@ impl Taken {
             Got::Joined(_) => Ok(()),
         })
     }
-
-    /// Confirms, after the claims, that what they were taken inside of has survived.
-    ///
-    /// # Errors
-    ///
-    /// It has ended: nothing that was taken may be used.
-    pub fn confirm_cover(&self, lock_file: &LockFile) -> Result<(), Failure> {
-        let cover = self.cover.as_ref();
-        cover.map_or(Ok(()), |cover| cover.confirm(lock_file))
-    }
 }

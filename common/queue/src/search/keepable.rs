@@ -13,11 +13,6 @@ impl<N: Name> Search<'_, '_, N> {
         pool.map(|device| device.uuid.clone()).collect()
     }
 
-    /// Whether the request is one that smaller ones would always be faster than.
-    pub(super) fn wants_several_or_all(&self) -> bool {
-        self.request.count > 1 || self.request.filter.share.is_none()
-    }
-
     pub(super) fn keepable_now(&mut self, probe: &OfdLock) -> Result<Vec<Uuid>, Failure> {
         if self.request.level() != Level::Outer {
             return Ok(Vec::new());

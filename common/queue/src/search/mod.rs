@@ -246,7 +246,7 @@ impl<N: Name> Seeker for Search<'_, '_, N> {
     }
 
     fn keeps(&self) -> bool {
-        self.wants_several_or_all()
+        self.request.count > 1 || self.request.filter.share.is_none()
     }
 
     fn keepable(&mut self, probe: &OfdLock) -> Result<Vec<Uuid>, Failure> {

@@ -126,7 +126,7 @@ impl<'at> Selection<'_, '_, 'at> {
         let request =
             queue::past_stopped_keeper(self.at.lock_file, probe, self.request, &inventory)?;
         let pool = request.filter.pool(&inventory);
-        let left_alone = queue::stalled_head::left_alone(probe, &request, pool)?;
+        let left_alone = queue::stalled_head::left_alone(probe, &request, pool, request.count)?;
         Ok((request, left_alone))
     }
 

@@ -67,6 +67,12 @@ pub fn confirm(
     granted: &Granted,
     inventory: Option<&Inventory>,
 ) -> Result<Answer, Failure> {
+    if let Some(known) = inventory
+        && let Err(unusable) = known.check_together(taken.parts.len(), taken.devices())
+    {
+        // It may be for several programs.
+        call.diag.warn(&unusable.message);
+    }
     let uuids: Vec<Uuid> = taken.devices().map(|device| device.uuid.clone()).collect();
     let value = value(call, uuids.iter(), inventory)?;
     let part = taken.smallest_part();

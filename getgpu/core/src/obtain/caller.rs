@@ -16,14 +16,12 @@ use crate::obtain::reader;
 pub fn find() -> Process {
     let ancestors = ancestry::ancestors(std::process::id() as i32, 64);
     let caller = reader::find(&ancestors).or_else(|| ancestry::caller(&ancestors));
-    caller.map_or_else(
-        || Process {
-            pid: 1,
-            start: 0,
-            name: "?".into(),
-        },
-        Process::from,
-    )
+    let unseen = || Process {
+        pid: 1,
+        start: 0,
+        name: "?".into(),
+    };
+    caller.map_or_else(unseen, Process::from)
 }
 
 /// Whether the calling process has exited, and `caller` is only the process that adopted
@@ -31,20 +29,15 @@ pub fn find() -> Process {
 /// (setsid(2)), so a caller of another session is none unless the session began below it.
 pub fn is_adopter(caller: &Process) -> bool {
     let parent = nix::unistd::getppid();
-    let whom = if caller.seen() {
-        Pid::from_raw(caller.pid)
-    } else {
-        parent
-    };
-    let (Ok(ours), Ok(theirs)) = (getsid(None), getsid(Some(whom))) else {
+    let whom = Some(Pid::from_raw(caller.pid)).filter(|_| caller.seen());
+    let theirs = getsid(whom.or(Some(parent)));
+    let (Ok(ours), Ok(theirs)) = (getsid(None), theirs) else {
         return false;
     };
     let own = std::process::id() as i32;
-    let began_below = ours.as_raw() == own
-        || ancestry::ancestors(own, 64)
-            .iter()
-            .take_while(|ancestor| ancestor.pid != caller.pid)
-            .any(|ancestor| ancestor.pid == ours.as_raw());
+    let ancestors = ancestry::ancestors(own, 64).into_iter();
+    let mut below = ancestors.take_while(|ancestor| ancestor.pid != caller.pid);
+    let began_below = ours.as_raw() == own || below.any(|ancestor| ancestor.pid == ours.as_raw());
     parent.as_raw() != 0 && ours != theirs && !began_below
 }
 

@@ -5,16 +5,15 @@ use getgpu_ask::Node;
 use std::ops::ControlFlow;
 use std::rc::Rc;
 
-use getgpu_choose::{Chooser, Granted, Owned, Part, Rejected, Taken};
-use getgpu_lock::{HolderProcess, OfdLock, Side};
+use getgpu_choose::{Chooser, Granted, Owned, Part, Rejected};
+use getgpu_lock::{OfdLock, Side};
 use getgpu_model::{Detail, Device, Failure, Inventory, visible::has_several_models};
-use getgpu_queue::{At, Observer, Obstacle, Queueing, Selected, Selection, Served};
+use getgpu_queue::{At, Observer, Obstacle, Selection};
 
 use crate::call::GetgpuCall;
 use crate::obtain::answer::{self, Chosen};
 use crate::obtain::explain;
 use crate::obtain::indexed::indexed;
-use crate::obtain::tag::Tagged;
 use crate::options::{Action, Format};
 
 const HINT: &str = "an empty CUDA_VISIBLE_DEVICES hides all GPUs and many programs silently fall back to the CPU: use cudawrap -- PROGRAM, or getgpu --wait";
@@ -56,33 +55,7 @@ pub fn choose<'c>(
     };
     let selection = Selection { node, at, request };
     let selected = selection.run(&mut Explained { call, request })?;
-    if let Selected::Taken(taken) = &selected {
-        warn_of_unusable(call, taken, known.as_deref());
-    }
     Ok(Chosen::Unconfirmed(selected))
-}
-
-/// Waits for what is not free now; the request then has what this call owns by then.
-pub fn wait_in_queue(
-    call: &GetgpuCall<'_>,
-    granted: &Rc<Granted>,
-    node: &mut Node<'_>,
-    queueing: Queueing<'_>,
-    tagged: &mut Tagged<'_>,
-) -> Result<Served<Box<HolderProcess>>, Failure> {
-    let served = queueing.wait(granted, node, tagged)?;
-    if let Served::Taken(taken) = &served {
-        warn_of_unusable(call, taken, node.known().as_deref());
-    }
-    Ok(served)
-}
-
-/// Says which of the devices one program cannot use.
-fn warn_of_unusable(call: &GetgpuCall<'_>, taken: &Taken, inventory: Option<&Inventory>) {
-    let together = inventory.map(|known| known.check_together(taken.parts.len(), taken.devices()));
-    if let Some(Err(unusable)) = together {
-        call.diag.warn(&unusable.message);
-    }
 }
 
 /// Says with `--explain` why devices were not taken.

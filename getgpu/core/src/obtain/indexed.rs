@@ -72,11 +72,7 @@ fn offer(
     else {
         return Ok(offered);
     };
-    Ok(match running::claim(chooser, probe, device, pid)? {
-        Ok(None) => offered,
-        Ok(Some(claim)) => Offer::Available(claim),
-        Err(other) => Offer::Rejected(Rejected::Busy(format!("also used by {other}"))),
-    })
+    Ok(running::claim(chooser, probe, device, pid)?.unwrap_or(offered))
 }
 
 /// A device that was named is printed although it cannot be reserved, but never held.

@@ -27,7 +27,7 @@ use getgpu_model::{Failure, Kind, Visible};
 use getgpu_queue::{Name, Selected, Served, outlast};
 
 use answer::Chosen;
-use choose::{choose, wait_in_queue};
+use choose::choose;
 use hand_out::{Owner, hand_out};
 use tag::Tagged;
 
@@ -78,7 +78,7 @@ pub fn print(call: &GetgpuCall<'_>, asked: Asked) -> Result<(), Failure> {
         Chosen::Unconfirmed(Selected::Queue(queueing)) => {
             // Another call for the tag may be served while this one waits.
             tagged.leave();
-            match wait_in_queue(call, &granted, &mut node, queueing, &mut tagged)? {
+            match queueing.wait(&granted, &mut node, &mut tagged)? {
                 Served::Taken(taken) => taken,
                 Served::Same(holder) => return answer::print_again(call, &[*holder]),
             }
@@ -107,20 +107,14 @@ pub fn print_tagged(call: &GetgpuCall<'_>, name: &str) -> Result<(), Failure> {
 fn held(call: &GetgpuCall<'_>, caller: &LazyCell<Process>) -> Result<Option<Process>, Failure> {
     match call.options.keep {
         Keep::Hold(Some(0)) if !namespaces::is_host_root() => {
-            let failure = Failure::new(
-                Kind::Usage,
-                "--hold=0: only root may hold a device without end",
-            );
-            return Err(failure.hint("getgpu --hold"));
+            let text = "--hold=0: only root may hold a device without end";
+            Err(Failure::new(Kind::Usage, text).hint("getgpu --hold"))
         }
-        Keep::Hold(Some(pid)) if pid > 0 => return caller::to_hold(pid).map(Some),
-        Keep::Hold(None) if caller::is_adopter(caller) => {
-            return Err(caller::adopted());
-        }
-        Keep::Hold(None) if !caller.seen() => return Err(caller::unseen()),
-        _ => {}
+        Keep::Hold(Some(pid)) if pid > 0 => caller::to_hold(pid).map(Some),
+        Keep::Hold(None) if caller::is_adopter(caller) => Err(caller::adopted()),
+        Keep::Hold(None) if !caller.seen() => Err(caller::unseen()),
+        _ => Ok(None),
     }
-    Ok(None)
 }
 
 /// A choice among what is granted; made once more if a sibling has reserved the grant for us all

@@ -3,36 +3,37 @@
 
 use std::collections::HashSet;
 
-use getgpu_choose::{Chooser, Offer, choice::device_claim};
+use getgpu_choose::{Chooser, Offer, Rejected, choice::device_claim};
 use getgpu_linux::procfs::{self, ancestry, namespaces};
 use getgpu_linux::users;
 use getgpu_lock::{Claim, OfdLock, Side};
 use getgpu_model::{Activity, Detail, Device, Failure};
 
-/// A claim on the device of the program `pid`; else the processes that are in its way, if others
-/// use the device too. Neither where something else is the matter.
+/// A claim on the device of the program `pid`, or who else uses it. None where something else is the
+/// matter.
 pub fn claim(
     chooser: &mut Chooser<'_, '_>,
     probe: &OfdLock,
     device: &Device,
     pid: i32,
-) -> Result<Result<Option<Claim>, String>, Failure> {
+) -> Result<Option<Offer<Claim>>, Failure> {
     let (lock_file, request) = (chooser.lock_file, chooser.request);
     let side = Side::Reservation;
     let Offer::Available(claim) = device_claim::claim(lock_file, probe, side, request, device)?
     else {
-        return Ok(Ok(None));
+        return Ok(None);
     };
     let usage = chooser.node.nvml()?.usage(device, Detail::Full)?;
-    let users: HashSet<i32> = usage.processes.iter().map(|one| one.pid as i32).collect();
+    let pids: HashSet<i32> = usage.processes.iter().map(|one| one.pid as i32).collect();
     let is_own = |process: &i32| comes_from(*process, pid, request.user);
-    if usage.activity != Activity::Busy || !users.iter().any(is_own) {
-        return Ok(Ok(None));
+    if usage.activity != Activity::Busy || !pids.iter().any(is_own) {
+        return Ok(None);
     }
-    Ok(match users.iter().find(|process| !is_own(process)) {
-        None => Ok(Some(claim)),
-        Some(other) => Err(users::name_process(*other)),
-    })
+    let other = pids.iter().find(|process| !is_own(process));
+    Ok(Some(other.map_or(Offer::Available(claim), |other| {
+        let other = users::name_process(*other);
+        Offer::Rejected(Rejected::Busy(format!("also used by {other}")))
+    })))
 }
 
 /// Whether a process is `pid`, or was started by it or by one that it started, and is of the same user:
