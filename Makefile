@@ -182,7 +182,7 @@ versions: ## this version beside that of the last tag; PEER=
 	tests/versions/peer.sh $(target)/debug $(call quoted,$(PEER))
 
 # For a processor that is not at hand: needs Debian's cross compiler and qemu (qemu-user, qemu-system-arm), as root debootstrap too.
-aarch64: ## builds for aarch64, tests under qemu, half an hour
+aarch64: ## builds for aarch64, tests under qemu, ten minutes
 	tests/aarch64/run.sh $(target)
 
 # Instructions of a call as ratios to a minimal C client, against a budget.

@@ -1,6 +1,6 @@
 #!/bin/bash
-# The first process of the emulated machine, inside.sh PROGRAMS THEME...: makes what a system needs, runs tests of each theme, and
-# switches the machine off.
+# The first process of the emulated machine, inside.sh PROGRAMS THEME...: makes what a system needs, runs the demo and tests of each
+# theme, and switches the machine off.
 export PATH=/usr/local/sbin:/usr/local/bin:/usr/sbin:/usr/bin:/sbin:/bin HOME=/root LC_ALL=C
 programs=$1
 shift
@@ -21,6 +21,7 @@ declare -A tests=(
     [error_injection]="a_claimed_device_ a_holder_that_was_not_printed_ a_lock_that_was_made_"
 )
 failed=
+tests/demo/run.sh "$programs" || failed=" demo"
 for theme in "$@"; do
     # shellcheck disable=SC2086 # one word for each name
     "$programs/deps/$theme" --test-threads 2 ${tests[$theme]} || failed="$failed $theme"

@@ -1,5 +1,5 @@
 #!/usr/bin/env bash
-# Runs tests of themes on an emulated machine with a kernel of that processor, as root: machine.sh PROGRAMS THEME..., with the
+# Runs the demo and tests of themes on an emulated machine with a kernel of that processor, as root: machine.sh PROGRAMS THEME..., with the
 # directory of the programs that cargo has built. The machine is Debian's kernel and its essential packages in memory; no disk, no network.
 set -euo pipefail
 here=$(cd "$(dirname "$0")" && pwd)

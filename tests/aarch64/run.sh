@@ -1,6 +1,6 @@
 #!/usr/bin/env bash
 # The workspace for aarch64 on a machine of another processor, built with Debian's cross compiler: which system calls qemu-user lacks, the unit
-# tests of the crates of common there, then tests of themes on an emulated machine: run.sh TARGET. `run.sh TARGET build` only builds.
+# tests of the crates of common there, then the demo and tests of themes on an emulated machine: run.sh TARGET. `run.sh TARGET build` only builds.
 set -euo pipefail
 cd "$(dirname "$0")/../.."
 target=$1
