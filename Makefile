@@ -24,15 +24,17 @@ programs    = $(target)/release
 portable    = $(target)/$(arch)-unknown-linux-gnu/release
 # For which processor `make portable` builds: x86_64 or aarch64.
 arch        = $(shell uname -m)
+# That processor, if it is not this machine's.
+foreign     = $(filter-out $(shell uname -m),$(arch))
 shipped     = -p getgpu -p cudawrap -p libcudawrap -p create-cudawrap
 
-.PHONY: all help build built portable demo check check-changed check-all deny check-gpu torture fuzz asan mutants mutants-sample miri coverage properties soak loops slurm-load slurm-page slurm-table slurm-starts storms budget bench install install-files uninstall uninstall-files stage stage-rpm deb rpm portable-deb portable-rpm deb-only rpm-only dist reproducible versions wheel wheel-only clean
+.PHONY: all help build built portable demo check check-changed check-all deny check-gpu torture fuzz asan mutants mutants-sample miri coverage properties soak loops slurm-load slurm-page slurm-table slurm-starts storms aarch64 budget bench install install-files uninstall uninstall-files stage stage-rpm deb rpm portable-deb portable-rpm deb-only rpm-only dist reproducible versions wheel wheel-only clean
 
 all: build
 
 # The targets with two number signs; CONTRIBUTING.md tells of the others.
 help:
-	@sed -n 's/^\([a-z-]*\):.*## \(.*\)/  make \1\t\2/p' Makefile | expand -t 20
+	@sed -n 's/^\([a-z0-9-]*\):.*## \(.*\)/  make \1\t\2/p' Makefile | expand -t 20
 
 build: ## the programs, into target/release
 	$(CARGO) build --release --locked $(shipped)
@@ -179,6 +181,10 @@ versions: ## this version beside that of the last tag; PEER=
 	$(CARGO) build --workspace --locked
 	tests/versions/peer.sh $(target)/debug $(call quoted,$(PEER))
 
+# For a processor that is not at hand: needs Debian's cross compiler and qemu (qemu-user, qemu-system-arm), as root debootstrap too.
+aarch64: ## builds for aarch64, tests under qemu, ten minutes
+	tests/aarch64/run.sh $(target)
+
 # Instructions of a call as ratios to a minimal C client, against a budget.
 budget:
 	$(CARGO) build --release --locked -p getgpu -p cudawrap -p sim-nvml
@@ -303,10 +309,10 @@ rpm: build ## an rpm package
 
 # The same for glibc 2.28: what a site with older machines installs.
 portable-deb: portable
-	$(MAKE) --no-print-directory deb-only programs=$(portable) DEB="--variant portable $(DEB)"
+	$(MAKE) --no-print-directory deb-only programs=$(portable) DEB="--variant portable $(foreign:%=--target %-unknown-linux-gnu) $(DEB)"
 
 portable-rpm: portable
-	$(MAKE) --no-print-directory rpm-only programs=$(portable)
+	$(MAKE) --no-print-directory rpm-only programs=$(portable) RPM="$(foreign:%=--arch %) $(RPM)"
 
 # Of programs that are built already.
 deb-only:

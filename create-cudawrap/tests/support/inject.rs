@@ -3,7 +3,7 @@
 
 use std::os::unix::fs::MetadataExt;
 
-use inject::{At, Blow, Call, Point};
+use inject::{At, Blow, Call, Point, calls};
 use nix::errno::Errno;
 use nix::libc;
 
@@ -13,7 +13,7 @@ use super::Sandbox;
 #[rustfmt::skip]
 const CHANGING: [i64; 10] = [
     libc::SYS_flock, libc::SYS_symlinkat, libc::SYS_linkat, libc::SYS_renameat, libc::SYS_renameat2,
-    libc::SYS_unlinkat, libc::SYS_fsync, libc::SYS_rename, libc::SYS_mkdir, libc::SYS_write,
+    libc::SYS_unlinkat, libc::SYS_fsync, calls::RENAME, calls::MKDIR, libc::SYS_write,
 ];
 
 /// What a file system, a quota, a limit or a signal can answer.
@@ -67,10 +67,11 @@ pub(crate) fn changes(call: &Call) -> bool {
 
 /// Whether this machine cannot do it; then it has been said.
 pub(crate) fn lacks() -> bool {
-    if !inject::SUPPORTED {
-        harness::skip::say("calls cannot be made to fail on this processor");
+    let follows = inject::can_follow();
+    if !follows {
+        harness::skip::say("system calls cannot be followed here");
     }
-    !inject::SUPPORTED
+    !follows
 }
 
 /// Runs the command with this blow: its status, or minus its signal, its calls, what it

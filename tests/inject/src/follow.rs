@@ -15,7 +15,7 @@ use nix::sys::wait::{WaitPidFlag, WaitStatus, waitpid};
 use nix::unistd::Pid;
 
 use crate::watchdog::Watchdog;
-use crate::{Alike, At, Blow, Call, Point, Story, registers, subject};
+use crate::{Alike, At, Blow, Call, Point, Story, processor, subject};
 
 /// One process on the way.
 #[derive(Default)]
@@ -26,6 +26,12 @@ struct Process {
     alike: BTreeMap<(i64, String), usize>,
     /// The error that its next end of a call gives.
     failing: Option<nix::errno::Errno>,
+}
+
+/// Whether calls can be followed here: an emulator of another processor has no ptrace(2).
+pub fn can_follow() -> bool {
+    // No process has this number.
+    ptrace::detach(Pid::from_raw(0), None) != Err(nix::errno::Errno::ENOSYS)
 }
 
 /// Starts `command` and follows it and all that it starts until the blow is struck or
@@ -223,7 +229,7 @@ impl Follower<'_> {
         };
         if info.op != libc::PTRACE_SYSCALL_INFO_ENTRY {
             if let Some(error) = process.failing.take() {
-                let _ = registers::give(pid, error);
+                let _ = processor::give(pid, error);
             }
             return;
         }
@@ -263,7 +269,7 @@ impl Follower<'_> {
             Some((at, Blow::Fail(error))) if at.is(&call) => {
                 self.struck = Some(call.clone());
                 process.failing = Some(*error);
-                let _ = registers::leave_out(pid);
+                let _ = processor::leave_out(pid);
             }
             _ => {}
         }

@@ -13,7 +13,7 @@
 //! ```
 
 mod follow;
-mod registers;
+mod processor;
 mod subject;
 mod watchdog;
 
@@ -21,8 +21,8 @@ use std::time::Instant;
 
 use nix::errno::Errno;
 
-pub use follow::{follow, watch};
-pub use registers::SUPPORTED;
+pub use follow::{can_follow, follow, watch};
+pub use processor::calls;
 pub use subject::lock_range;
 
 /// A system call, counted.

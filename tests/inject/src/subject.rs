@@ -6,6 +6,7 @@ use std::os::unix::fs::FileExt;
 use nix::libc;
 
 use crate::Call;
+use crate::processor::{OLDER_PATHS, calls};
 
 /// Commands of fcntl(2).
 const COMMANDS: [(i32, &str); 9] = [
@@ -21,7 +22,7 @@ const COMMANDS: [(i32, &str); 9] = [
 ];
 
 /// Where in its arguments a call has the path that it is about.
-const PATHS: [(i64, usize); 20] = [
+const PATHS: [(i64, usize); 13] = [
     (libc::SYS_openat, 1),
     (libc::SYS_newfstatat, 1),
     (libc::SYS_statx, 1),
@@ -33,13 +34,6 @@ const PATHS: [(i64, usize); 20] = [
     (libc::SYS_renameat2, 3),
     (libc::SYS_fchmodat, 1),
     (libc::SYS_execveat, 1),
-    (libc::SYS_open, 0),
-    (libc::SYS_stat, 0),
-    (libc::SYS_access, 0),
-    (libc::SYS_readlink, 0),
-    (libc::SYS_mkdir, 0),
-    (libc::SYS_unlink, 0),
-    (libc::SYS_rename, 1),
     (libc::SYS_execve, 0),
     (libc::SYS_statfs, 0),
 ];
@@ -57,8 +51,8 @@ const DESCRIPTORS: [i64; 27] = [
     libc::SYS_lseek,
     libc::SYS_ioctl,
     libc::SYS_dup,
-    libc::SYS_dup2,
     libc::SYS_dup3,
+    calls::DUP2,
     libc::SYS_getdents64,
     libc::SYS_flock,
     libc::SYS_fchmod,
@@ -77,7 +71,10 @@ const DESCRIPTORS: [i64; 27] = [
 
 /// The subject of a call that `pid`, stopped before it, is about to make.
 pub(crate) fn of(pid: i32, number: i64, arguments: &[u64; 6]) -> String {
-    let path = PATHS.iter().find(|(call, _)| *call == number);
+    let path = PATHS
+        .iter()
+        .chain(OLDER_PATHS)
+        .find(|(call, _)| *call == number);
     if let Some(path) = path.and_then(|(_, at)| text(pid, arguments[*at])) {
         let relative_to = match number {
             libc::SYS_openat | libc::SYS_newfstatat | libc::SYS_statx if !path.starts_with('/') => {

@@ -10,7 +10,7 @@ use std::time::{Duration, Instant};
 
 use getgpu_tests::wrapped::{Facts, wrap};
 use harness::{Command, Sandbox, full, size, wait, written};
-use inject::{At, Blow, Call, Story};
+use inject::{At, Blow, Call, Story, calls};
 use nix::libc;
 
 use super::rules::Role::{self, Holder, Keeper, Main, Nvml, Starter};
@@ -98,7 +98,7 @@ impl Run {
         ];
         let loader = self.story.status == 127 && words.iter().any(|words| self.err.contains(words));
         let start = self.story.status == -6
-            && self.is(&[libc::SYS_poll, libc::SYS_rt_sigaction])
+            && self.is(&[calls::POLL, libc::SYS_rt_sigaction])
             && self.out.is_empty();
         self.of_main() && (loader || start)
     }

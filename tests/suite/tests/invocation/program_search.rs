@@ -179,8 +179,10 @@ fn where_no_name_can_be_known_it_says_how_to_start_it() {
     ] {
         sandbox.shell("bash", &how).run().refuses(125, line);
     }
-    let loader = "/lib64/ld-linux-x86-64.so.2";
-    if Path::new(loader).exists() {
+    // The dynamic loader, which this test has too; its name differs between processors.
+    let maps = std::fs::read_to_string("/proc/self/maps").unwrap();
+    let mut mapped = maps.split_whitespace();
+    if let Some(loader) = mapped.find(|path| path.contains("/ld-linux")) {
         sandbox.refuses(&[(&format!("{loader} {link}"), 125, line)]);
     }
 }

@@ -1,5 +1,5 @@
 //! Whether a device is busy where NVML shows little: containers, integrated GPUs, ignored
-//! processes, graphics on MIG devices. NUMA nodes and pid namespaces are in `drivers`.
+//! processes, graphics on MIG devices. NUMA nodes are in `numa_node`, pid namespaces in `drivers`.
 
 use std::os::unix::fs::symlink;
 

@@ -13,6 +13,7 @@ mod drivers;
 mod each_error;
 mod failing_library;
 mod hostile_library;
+mod numa_node;
 mod nvml_hangs;
 mod sick_gpus;
 mod silent_gpus;

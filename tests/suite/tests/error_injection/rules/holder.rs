@@ -1,6 +1,7 @@
 //! What an error of getgpu-hold comes to: until it has said that it is ready nothing is
 //! printed, and from then on the reservation is kept, whatever cannot be looked at.
 
+use inject::calls;
 use nix::errno::Errno::*;
 use nix::libc;
 
@@ -25,7 +26,7 @@ pub(super) const ROWS: &[Row] = &[
     // Before it is executed: without its descriptors it would hold nothing.
     Row(FCNTL, &[About::Socket], &[EMFILE], &[NOT_STARTED]),
     Row(OPENS, &[About::Standard], OPENING, &[NOT_STARTED]),
-    Row(&[libc::SYS_dup2], &[About::Standard, About::Lock, About::Socket], &[EMFILE, EINTR, EBUSY], &[NOT_STARTED]),
+    Row(&[calls::DUP2], &[About::Standard, About::Lock, About::Socket], &[EMFILE, EINTR, EBUSY], &[NOT_STARTED]),
     Row(&[libc::SYS_execve], &[About::Proc], &[EACCES, ENOMEM, EAGAIN, EIO, EPERM, ENOENT], &[NOT_STARTED]),
     Row(&[libc::SYS_close_range], &[About::Nothing], &[ENOSYS, ENOMEM, EMFILE], &[Goes]),
     Row(&[libc::SYS_chdir], &[About::Nothing, About::Root], &[EACCES, EIO, ENOMEM], &[Goes]),

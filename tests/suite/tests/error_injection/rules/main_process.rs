@@ -1,6 +1,7 @@
 //! What an error of getgpu or cudawrap itself comes to: its row says what the system is told
 //! again, what is refused with which status, and what can be done without.
 
+use inject::calls;
 use nix::errno::Errno::*;
 use nix::libc;
 
@@ -54,15 +55,15 @@ pub(super) const ROWS: &[Row] = &[
     Row(&[libc::SYS_lseek], &[About::Proc], &[EINVAL, EIO], &[Goes]),
     // What is started.
     Row(LOOKS, &[About::Way, About::Own], LOOKING, &[Goes, Line(4, "getgpu was not found beside cudawrap")]),
-    Row(&[libc::SYS_access], &[About::Own], LOOKING, &[Line(4, "getgpu was not found beside cudawrap")]),
-    Row(&[libc::SYS_access], &[About::Program], LOOKING, &[Program]),
+    Row(&[calls::ACCESS], &[About::Own], LOOKING, &[Line(4, "getgpu was not found beside cudawrap")]),
+    Row(&[calls::ACCESS], &[About::Program], LOOKING, &[Program]),
     Row(LOOKS, &[About::Program], LOOKING, &[Goes, Program]),
     Row(&[libc::SYS_execve], &[About::Program], &[EACCES, EAGAIN, EIO, ENOEXEC, ENOMEM, EPERM, ETXTBSY, EMFILE], &[Program]),
     // Processes of its own.
     Row(&[libc::SYS_clone], &[About::Nothing], &[EAGAIN, ENOMEM], &[Says(4, "cannot start")]),
     Row(&[libc::SYS_socketpair], &[About::Nothing], &[EMFILE, ENFILE, ENOMEM], &[Says(4, "cannot start"), HOLD]),
-    Row(&[libc::SYS_poll], &[About::Nothing], &[EINTR], &[Goes]),
-    Row(&[libc::SYS_poll], &[About::Nothing], &[ENOMEM], &[NVML, HOLD, Goes]),
+    Row(&[calls::POLL], &[About::Nothing], &[EINTR], &[Goes]),
+    Row(&[calls::POLL], &[About::Nothing], &[ENOMEM], &[NVML, HOLD, Goes]),
     // They are waited for by their pidfd or with __WCLONE, so that ECHILD cannot come.
     Row(&[libc::SYS_wait4], &[About::Nothing], &[EINTR], &[Goes]),
     Row(READS, &[About::Socket], &[EINTR], &[Goes]),

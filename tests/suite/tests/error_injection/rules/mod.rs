@@ -8,7 +8,7 @@ mod main_process;
 mod nvml_process;
 
 use harness::Sandbox;
-use inject::Call;
+use inject::{Call, calls};
 use nix::errno::Errno::{self, *};
 use nix::libc;
 
@@ -126,7 +126,7 @@ struct Row(
 );
 
 pub(super) const OPENS: &[i64] = &[libc::SYS_openat];
-pub(super) const LOOKS: &[i64] = &[libc::SYS_statx, libc::SYS_newfstatat, libc::SYS_readlink];
+pub(super) const LOOKS: &[i64] = &[libc::SYS_statx, libc::SYS_newfstatat, calls::READLINK];
 pub(super) const READS: &[i64] = &[libc::SYS_read, libc::SYS_pread64];
 pub(super) const FCNTL: &[i64] = &[libc::SYS_fcntl];
 pub(super) const OPENING: &[Errno] = &[EACCES, EMFILE, ENFILE, ENOENT, ENOMEM, ELOOP, EIO, EPERM];
@@ -163,15 +163,14 @@ impl Role {
 
 /// Calls of which no error is documented that could come here: they are only killed at.
 #[rustfmt::skip]
-const WITHOUT: [i64; 27] = [
+const WITHOUT: [i64; 26] = [
     libc::SYS_exit, libc::SYS_exit_group, libc::SYS_rt_sigreturn, libc::SYS_munmap,
     libc::SYS_mprotect, libc::SYS_brk, libc::SYS_mmap, libc::SYS_set_robust_list,
     libc::SYS_set_tid_address, libc::SYS_getpid, libc::SYS_getppid, libc::SYS_geteuid,
     libc::SYS_getuid, libc::SYS_getgid, libc::SYS_getegid, libc::SYS_clock_gettime,
     libc::SYS_clock_nanosleep, libc::SYS_getrandom, libc::SYS_rt_sigaction,
     libc::SYS_rt_sigprocmask, libc::SYS_prlimit64, libc::SYS_prctl, libc::SYS_sigaltstack,
-    libc::SYS_umask, libc::SYS_arch_prctl, libc::SYS_rseq,
-    libc::SYS_restart_syscall,
+    libc::SYS_umask, libc::SYS_rseq, libc::SYS_restart_syscall,
 ];
 
 /// Commands of fcntl(2) that only fail for a descriptor that is closed: the standard library
@@ -190,6 +189,7 @@ pub(crate) fn of(
     let is_asked = call.subject.contains(' ') && ASKED.contains(&command);
     if about == About::System
         || WITHOUT.contains(&call.number)
+        || calls::OF_LOADER.contains(&call.number)
         || (is_asked && about != About::Standard)
         || (is_asked && role != Role::Main)
     {

@@ -1,6 +1,7 @@
 //! What an error of the process that asks NVML comes to: with what it could not do, the
 //! command goes on or refuses; a process that asked nothing is never taken for a free device.
 
+use inject::calls;
 use nix::errno::Errno::*;
 use nix::libc;
 
@@ -18,11 +19,11 @@ pub(super) const ROWS: &[Row] = &[
     Row(&[libc::SYS_write], &[About::Socket], &[EINTR], &[Goes]),
     Row(&[libc::SYS_write], &[About::Socket], &[EPIPE, ECONNRESET, ENOBUFS], &[LOST]),
     // getgpu keeps the number that it has; its getgpu is not executed by cudawrap without it.
-    Row(&[libc::SYS_dup2], &[About::Socket], &[EMFILE, EINTR, EBUSY], &[Goes, LOST]),
+    Row(&[calls::DUP2], &[About::Socket], &[EMFILE, EINTR, EBUSY], &[Goes, LOST]),
     Row(FCNTL, &[About::Socket], &[EMFILE], &[Goes, LOST]),
     // Seclusion, as far as that is possible; getgpu for cudawrap is not even executed without it.
     Row(OPENS, &[About::Standard], OPENING, &[Goes, LOST]),
-    Row(&[libc::SYS_dup2], &[About::Standard], &[EMFILE, EINTR, EBUSY], &[Goes, LOST]),
+    Row(&[calls::DUP2], &[About::Standard], &[EMFILE, EINTR, EBUSY], &[Goes, LOST]),
     Row(&[libc::SYS_chdir], &[About::Nothing, About::Root], &[EACCES, EIO, ENOMEM], &[Goes]),
     Row(&[libc::SYS_close_range], &[About::Nothing], &[ENOSYS, ENOMEM, EMFILE], &[Goes]),
     Row(&[libc::SYS_execve], &[About::Own], &[EACCES, ENOMEM, EAGAIN, EIO, EPERM], &[LOST]),
