@@ -28,7 +28,7 @@ arch        = $(shell uname -m)
 foreign     = $(filter-out $(shell uname -m),$(arch))
 shipped     = -p getgpu -p cudawrap -p libcudawrap -p create-cudawrap
 
-.PHONY: all help build built portable demo check check-changed check-all deny check-gpu torture fuzz asan mutants mutants-sample miri coverage properties soak loops slurm-load slurm-page slurm-table slurm-starts storms aarch64 budget bench install install-files uninstall uninstall-files stage stage-rpm deb rpm portable-deb portable-rpm deb-only rpm-only dist reproducible versions wheel wheel-only clean
+.PHONY: all help build built portable demo check check-changed check-all deny check-gpu torture fuzz asan mutants mutants-sample miri coverage properties soak loops slurm-load slurm-page slurm-table slurm-starts storms aarch64 budget bench install install-files uninstall uninstall-files stage stage-rpm deb rpm portable-deb portable-rpm deb-only rpm-only dist reproducible versions peers wheel wheel-only clean
 
 all: build
 
@@ -180,6 +180,14 @@ PEER = $(shell git describe --tags --abbrev=0 2>/dev/null)
 versions: ## this version beside that of the last tag; PEER=
 	$(CARGO) build --workspace --locked
 	tests/versions/peer.sh $(target)/debug $(call quoted,$(PEER))
+
+# The same cases for others that start programs on free GPUs, as far as PyPI has them (docs/COMPARISON.md).
+peers:
+	$(CARGO) build --workspace --locked
+	$(CARGO) build --release --locked $(shipped)
+	python3 -m venv target/peers
+	target/peers/bin/pip install -q gpu-gate nvitop gpustat nvidia-ml-py
+	target/peers/bin/python tests/peers/run.py
 
 # For a processor that is not at hand: needs Debian's cross compiler and qemu (qemu-user, qemu-system-arm), as root debootstrap too.
 aarch64: ## builds for aarch64, tests under qemu, ten minutes

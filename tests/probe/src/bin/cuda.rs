@@ -8,7 +8,7 @@
 //! (waitpid(-1)), `sigchld`, `usr1` (handled), `signals`, `subreaper`,
 //! `new-pids` (a pid namespace for its children), `close=FIRST`, `nofile=N`, `memory=BYTES`,
 //! `descriptors`, `mask`, `unload`, `preload=PATH`, `spawn=PROGRAM`,
-//! `ready=FILE`, `until=FILE`, `hold`.
+//! `ready=FILE`, `until=FILE`, `sleep=MILLISECONDS`, `hold`.
 #![allow(unsafe_code)]
 #![allow(
     clippy::print_stdout,
@@ -263,6 +263,10 @@ fn system(name: &str, value: &str, child: Option<i32>) -> Option<String> {
             while !Path::new(value).exists() {
                 std::thread::sleep(Duration::from_millis(5));
             }
+            String::new()
+        }
+        "sleep" => {
+            std::thread::sleep(Duration::from_millis(value.parse().ok()?));
             String::new()
         }
         "hold" => loop {
