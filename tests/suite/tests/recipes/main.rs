@@ -5,6 +5,7 @@
 mod ci_runners;
 mod docker;
 mod docker_gpus;
+mod hosts;
 mod launchers;
 mod python;
 mod torchrun;
