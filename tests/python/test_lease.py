@@ -489,7 +489,7 @@ print(os.environ["CUDA_VISIBLE_DEVICES"], *(lease.uuids[0] for lease in leases),
 if words:
     os.execv(sys.executable, [sys.executable, "-c", os.environ["AGAIN"], json.dumps(words)])
 [lease.release() for lease in leases]
-print(os.environ.get("CUDA_VISIBLE_DEVICES"), os.environ.get("CUDAWRAP_LEASES"))
+print(os.environ.get("CUDA_VISIBLE_DEVICES"), os.environ.get("PYTHON_CUDAWRAP_LEASES"))
 """
 STAYS = """
 import os, sys
@@ -528,3 +528,15 @@ assert cudawrap.lease(ignore_grant=True).uuids != first.uuids
 
 def test_a_package_that_is_loaded_anew_leases_another_device() -> None:
     subprocess.run([sys.executable, "-c", LOADED_ANEW], check=True)
+
+
+def test_what_the_first_of_two_leases_did_not_set_goes_with_the_second() -> None:
+    with cudawrap.lease(), cudawrap.lease(share="1/2"):
+        assert "XLA_PYTHON_CLIENT_MEM_FRACTION" in os.environ
+    assert "XLA_PYTHON_CLIENT_MEM_FRACTION" not in os.environ and VISIBLE not in os.environ
+
+
+def test_programs_below_a_lease_are_told_nothing_of_the_packages_own_variable() -> None:
+    with cudawrap.lease():
+        done = subprocess.run(["cudawrap", "--", "true"], capture_output=True, text=True, check=True)
+    assert done.stderr == ""

@@ -2,8 +2,6 @@
 //! getgpu and cudawrap alike. The reading is at the end of the file; proof is always
 //! fdinfo, and without proof a device belongs to another user.
 
-use std::ops::RangeInclusive;
-
 use getgpu_linux::{
     OwnLock,
     procfs::{ancestry, fdinfo},
@@ -67,8 +65,8 @@ pub(crate) struct OwnershipQuestion<'a> {
     pub grant: &'a [Uuid],
     /// The grant names them by their full UUIDs, as getgpu prints them.
     pub(crate) by_uuid: bool,
-    /// How many different devices.
-    pub counts: RangeInclusive<usize>,
+    /// How many different devices; none: that is left open.
+    pub count: Option<usize>,
     /// Whether a share of each is asked for.
     pub share: bool,
     /// Whether all of these units of a device are wanted, and not a part of them.
@@ -130,7 +128,7 @@ pub(crate) fn decide(question: &OwnershipQuestion<'_>, candidates: &[CoverCandid
 /// Whether all that a candidate has is wanted, and nothing else.
 fn wants_all(question: &OwnershipQuestion<'_>, cover: &Cover) -> bool {
     let mut devices = cover.devices.iter();
-    question.counts.contains(&cover.devices.len())
+    question.count == Some(cover.devices.len())
         && devices.all(|(uuid, units)| (question.wants_all)(uuid, units))
 }
 

@@ -97,44 +97,8 @@ impl Chooser<'_, '_> {
         Ok(None)
     }
 
-    /// Chooses among the devices of the node: what is liked best, else what will do.
-    ///
-    /// # Errors
-    ///
-    /// The pool can never meet the request, the lock file cannot be locked, or NVML does not answer.
-    pub fn choose(
-        &mut self,
-        probe: &OfdLock,
-        inventory: &Inventory,
-    ) -> Result<ChoiceOutcome, Failure> {
-        let mut wishes = self.request.wishes();
-        wishes.pop();
-        for request in &wishes {
-            let pool: Vec<&Device> = request.filter.pool(inventory).collect();
-            let is_for_one = self.side == Side::Lease && request.count > 1;
-            let is_possible = pool.len() >= request.count
-                && !(is_for_one
-                    && inventory
-                        .check_together(request.count, pool.into_iter())
-                        .is_err());
-            if !is_possible {
-                continue;
-            }
-            let mut chooser = Chooser {
-                node: &mut *self.node,
-                request,
-                ..*self
-            };
-            let chosen = chooser.choose_wish(probe, inventory)?;
-            if matches!(chosen, ChoiceOutcome::Taken(_)) {
-                return Ok(chosen);
-            }
-        }
-        self.choose_wish(probe, inventory)
-    }
-
-    /// Chooses just what is asked for.
-    fn choose_wish(
+    /// Chooses the least that is asked for.
+    pub(super) fn choose_least(
         &mut self,
         probe: &OfdLock,
         inventory: &Inventory,

@@ -70,6 +70,7 @@ impl Granted {
     /// of a device.
     #[must_use]
     pub const fn divided(mut self, share: Option<Share>) -> Self {
+        self.most = self.count;
         self.filter.share = share;
         self.filter.share_by_default = false;
         self
@@ -140,7 +141,7 @@ impl Granted {
         let question = OwnershipQuestion {
             grant,
             by_uuid,
-            counts: self.count..=self.most,
+            count: (self.most == self.count).then_some(self.count),
             share: self.filter.share.is_some(),
             wants_all: &wants_all,
         };
@@ -227,9 +228,9 @@ impl Granted {
         )
     }
 
-    /// Whether just so many devices can be had.
-    pub fn is_number(&self, devices: usize) -> bool {
-        (self.count..=self.most).contains(&devices)
+    /// Whether just so many devices are asked for.
+    pub const fn is_number(&self, devices: usize) -> bool {
+        self.most == self.count && self.count == devices
     }
 
     /// The devices of the grant, if they are more than the `chosen` ones.

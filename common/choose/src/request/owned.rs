@@ -66,25 +66,15 @@ impl Owned {
             && self.cap().is_none()
     }
 
-    /// What is asked for, in other words, from what is liked best to what will do.
-    pub(crate) fn wishes(&self) -> Vec<Self> {
-        let has_models = !self.filter.preferred.is_empty();
-        let models = [true, false].into_iter().filter(|only| has_models || !only);
-        let counts = |only| {
-            (self.count..=self.most)
-                .rev()
-                .map(move |count| (only, count))
-        };
-        let wish = |(only_preferred, count)| {
-            let mut granted = (*self.granted).clone();
-            (granted.count, granted.most) = (count, count);
-            granted.filter.only_preferred = only_preferred;
-            Self {
-                granted: Rc::new(granted),
-                ..self.clone()
-            }
-        };
-        models.flat_map(counts).map(wish).collect()
+    /// The same for just so many devices, and for those on preferred GPUs alone.
+    pub(crate) fn wish(&self, count: usize, only_preferred: bool) -> Self {
+        let mut granted = (*self.granted).clone();
+        (granted.count, granted.most) = (count, count);
+        granted.filter.only_preferred = only_preferred;
+        Self {
+            granted: Rc::new(granted),
+            ..self.clone()
+        }
     }
 
     /// Among whom devices are claimed: inside what this call owns, or all users on the

@@ -198,8 +198,16 @@ impl Row {
 impl Row {
     /// Adds what a monitor knew of it a moment ago, as far as that can be so now.
     pub fn add(&mut self, watched: WatchedDevice) {
-        self.empty_since = watched.empty_since.filter(|_| self.empty == Some(true));
-        self.idle_since = watched.idle_since.filter(|_| self.empty == Some(false));
+        // Another program may have it by now.
+        let began = self.holders.iter().filter_map(|holder| holder.since).min();
+        let is_its = |since: &u64| began.is_none_or(|began| began <= *since);
+        let since =
+            |since: Option<u64>, empty| since.filter(|_| self.empty == Some(empty)).filter(is_its);
+        let (empty, idle) = (
+            since(watched.empty_since, true),
+            since(watched.idle_since, false),
+        );
+        (self.empty_since, self.idle_since) = (empty, idle);
         self.short_leases = watched.short_leases;
     }
 }

@@ -35,11 +35,14 @@ pub fn file_of(lock_file: &LockFile) -> PathBuf {
 /// What a running monitor has left; nothing if none runs.
 pub fn read(lock_file: &LockFile) -> Watched {
     let path = file_of(lock_file);
-    let written = std::fs::metadata(&path).and_then(|meta| meta.modified());
+    let meta = std::fs::metadata(&path);
+    // A FIFO, in a directory of one's own, would be waited for.
+    let is_file = meta.as_ref().is_ok_and(std::fs::Metadata::is_file);
+    let written = meta.and_then(|meta| meta.modified());
     let age = written.map(|written| SystemTime::now().duration_since(written));
     if !matches!(age, Ok(Ok(age)) if age < OLD) {
         return Watched::new();
     }
-    let text = std::fs::read(&path).unwrap_or_default();
-    serde_json::from_slice(&text).unwrap_or_default()
+    let text = is_file.then(|| std::fs::read(&path).unwrap_or_default());
+    serde_json::from_slice(&text.unwrap_or_default()).unwrap_or_default()
 }

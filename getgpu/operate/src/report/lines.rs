@@ -51,7 +51,10 @@ impl Event {
             "refused" => Logged::Refused,
             "released" => Logged::Ended {
                 held: seconds(value("held")?)?,
-                idle: value("idle").and_then(seconds).unwrap_or_default(),
+                idle: value("idle")
+                    .and_then(seconds)
+                    .unwrap_or_default()
+                    .min(seconds(value("held")?)?),
                 devices: words.first()?.split(',').count() as f64 * part(value("share")?)?,
                 is_lease: value("program").is_some(),
             },

@@ -18,7 +18,7 @@ from types import TracebackType
 from typing import Any
 
 from . import _cuda, _programs, _restart
-from ._errors import CudaInitialized, CudawrapError, NoDeviceFree
+from ._errors import CudaInitialized, CudawrapError, NoDeviceFree, UsageError
 from ._options import Share, Wait, choosing
 
 VISIBLE = "CUDA_VISIBLE_DEVICES"
@@ -216,7 +216,7 @@ def visible() -> str | None:
 def _reserve_again(words: Sequence[str], environment: dict[str, str], tag: str | None) -> tuple[str, dict[str, str]] | None:
     """What the program that this process executed before has reserved; None: nothing, or other things, which end."""
     if tag is not None:
-        with contextlib.suppress(CudawrapError):
+        with contextlib.suppress(UsageError):
             return reserve(words, environment, tag)
         _variables.remove(tag)
         release(tag)
@@ -293,7 +293,7 @@ class _Variables:
     def _is_of_lease(self, name: str) -> bool:
         """Whether a lease has set what the variable is now, and not the program itself since."""
         value = os.environ.get(name)
-        return any(variables.get(name) == value for variables in self._set.values())
+        return any(name in variables and variables[name] == value for variables in self._set.values())
 
     def add(self, tag: str, variables: dict[str, str]) -> None:
         with self._guard:

@@ -10,7 +10,8 @@ import contextlib
 import json
 import os
 
-_NAME = "CUDAWRAP_LEASES"
+# A name that begins with CUDAWRAP_ would be taken for a setting.
+_NAME = "PYTHON_CUDAWRAP_LEASES"
 
 # For each tag the variables that its lease has set.
 Set = dict[str, dict[str, str]]
@@ -31,7 +32,7 @@ def found() -> tuple[Set, Original]:
     leases: Set = {}
     original: Original = {}
     # Anything may stand in a variable.
-    with contextlib.suppress(ValueError, TypeError):
+    with contextlib.suppress(ValueError, TypeError, RecursionError):
         (pid, start, stack), left, before = json.loads(os.environ.get(_NAME, "null"))
         own_pid, own_start, own_stack = _process()
         if (pid, start) == (own_pid, own_start) and stack != own_stack:

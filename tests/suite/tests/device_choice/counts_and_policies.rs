@@ -217,7 +217,7 @@ fn a_range_takes_as_many_as_there_are() {
     let granted = sandbox.words("cudawrap -n 1..4 -- printenv CUDA_VISIBLE_DEVICES");
     let grant = sandbox.uuids()[1..3].join(",");
     assert_eq!(granted.visible(&grant).run().line(), grant);
-    let held = "export CUDA_VISIBLE_DEVICES=$(getgpu -n 3 --hold); getgpu -n 2..4; cudawrap -n 1..2 -- printenv CUDA_VISIBLE_DEVICES";
+    let held = "export CUDA_VISIBLE_DEVICES=$(getgpu -n 3 --hold); getgpu -n 2..4 --no-reserve; cudawrap -n 1..2 -- printenv CUDA_VISIBLE_DEVICES";
     let held = sandbox.shell("bash", held).run();
     let counts: Vec<usize> = held.exits(0).stdout.lines().map(count).collect();
     assert_eq!(counts, [3, 2], "{held:#?}");
@@ -235,6 +235,55 @@ fn a_range_takes_as_many_as_there_are() {
     let sandbox = Sandbox::new("a100x1");
     let one = sandbox.words("cudawrap -n 1..4 -- printenv CUDA_VISIBLE_DEVICES");
     assert_eq!(count(&one.run().line()), 1);
+}
+
+/// A grant as large as the range is chosen from, and not taken as a whole.
+#[test]
+fn a_range_inside_a_grant_leaves_what_others_use() {
+    let count = |line: &str| line.split(',').filter(|word| !word.is_empty()).count();
+    let sandbox = Sandbox::with("gpus4", "[program.app]\ncount = '1..4'\n");
+    let uuids = sandbox.uuids();
+    let all = uuids.join(",");
+    let busy = sandbox.occupy(&uuids[..1], "");
+    let app = wrap(&sandbox, "opt", "app", "/usr/bin/printenv");
+    for outcome in [
+        sandbox
+            .words("cudawrap -n 2..4 -- printenv CUDA_VISIBLE_DEVICES")
+            .visible(&all)
+            .run(),
+        sandbox
+            .words("getgpu -n 1..4 --no-reserve")
+            .visible(&all)
+            .run(),
+        sandbox
+            .command(&app)
+            .args(["CUDA_VISIBLE_DEVICES"])
+            .visible(&all)
+            .run(),
+    ] {
+        let line = outcome.line();
+        assert!(
+            count(&line) == 3 && !line.contains(&uuids[0]),
+            "{outcome:#?}"
+        );
+    }
+    drop(busy);
+    let rank = |rank: u32| {
+        let rank = format!(
+            "OMPI_COMM_WORLD_LOCAL_RANK={rank} OMPI_COMM_WORLD_LOCAL_SIZE=2 OMPI_COMM_WORLD_RANK={rank}"
+        );
+        let line =
+            format!("{rank} cudawrap -n 2..4 -- sh -c 'echo $CUDA_VISIBLE_DEVICES; sleep 1'");
+        sandbox.shell("bash", &line).visible(&all).spawn()
+    };
+    for rank in [rank(0), rank(1)] {
+        assert_eq!(count(&rank.wait().line()), 2, "ranks divide the grant");
+    }
+    assert_eq!(count(&sandbox.line("-n 1..4000000000 --no-reserve")), 4);
+    // As a whole GPU that is in MIG mode stands for its devices.
+    let sandbox = Sandbox::new("mig4");
+    let one = sandbox.words("cudawrap -n 1..4 -- printenv CUDA_VISIBLE_DEVICES");
+    assert_eq!(count(&one.visible("0").run().line()), 1);
 }
 
 /// A waiter for a range is served by the least, and takes what there is then.
