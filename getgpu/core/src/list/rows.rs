@@ -198,9 +198,9 @@ impl Row {
 impl Row {
     /// Adds what a monitor knew of it a moment ago, as far as that can be so now.
     pub fn add(&mut self, watched: WatchedDevice) {
-        // Another program may have it by now.
+        // Another program may have it by now. Both times are in seconds, rounded each in its way.
         let began = self.holders.iter().filter_map(|holder| holder.since).min();
-        let is_its = |since: &u64| began.is_none_or(|began| began <= *since);
+        let is_its = |since: &u64| began.is_none_or(|began| began <= since + 2);
         let since =
             |since: Option<u64>, empty| since.filter(|_| self.empty == Some(empty)).filter(is_its);
         let (empty, idle) = (
