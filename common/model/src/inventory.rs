@@ -12,7 +12,7 @@ use crate::error::{Failure, Kind};
 use crate::health::Health;
 use crate::ident::Uuid;
 
-/// What a GPU does now, for people.
+/// What a GPU does now, for people and for a monitor.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum, Serialize, Deserialize)]
 pub enum Gauge {
     /// Percent of the time in which a kernel ran.

@@ -1,4 +1,4 @@
-//! What a GPU does now, for people: how busy, how much power, how warm. A MIG device is
+//! What a GPU does now, for people and for a monitor: how busy, how much power, how warm. A MIG device is
 //! asked about by its GPU, and a GPU in MIG mode does not tell its utilisation.
 
 use getgpu_model::Gauge;

@@ -9,7 +9,8 @@ use getgpu_ask::Node;
 use getgpu_lock::OfdLock;
 use getgpu_model::{Device, Failure, LinkMap};
 
-/// How the GPUs of the pool are connected, if that is to decide. Asked once in a choice.
+/// How the GPUs of the pool are connected, if that is to decide. Asked anew for each number of
+/// devices that a range tries.
 pub(super) fn links(
     node: &mut Node<'_>,
     request: &Owned,

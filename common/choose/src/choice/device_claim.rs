@@ -1,6 +1,5 @@
-//! From a request and a device to a claim on the lock: how much of it, among whom, and
-//! whether its users allow another one. NVML is not asked here; a claim that is given
-//! back keeps others away while it is.
+//! From a request and a device to a claim on the lock: how much of it, and among whom. NVML is
+//! not asked here; a claim that is given back keeps others away while it is.
 
 use std::time::{Duration, Instant};
 

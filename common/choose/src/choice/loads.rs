@@ -1,5 +1,5 @@
-//! What is in use on devices and GPUs, for the policies whose order depends on it. What
-//! another policy goes by is read here too, once in a choice, and kept in `Round`.
+//! What is in use on devices and GPUs, for the policies whose order depends on it. A policy that
+//! goes by something else reads it here.
 
 use std::collections::{HashMap, HashSet};
 

@@ -13,9 +13,9 @@ pub(crate) struct Candidate<'a> {
     pub device: &'a Device,
     /// Its place in the order of the node.
     pub(crate) position: usize,
-    /// Units of it that are taken.
+    /// Units of it that are taken; read for shares only, else 0.
     pub(crate) load: i64,
-    /// Units of all devices on its GPU that are taken.
+    /// Units of all devices on its GPU that are taken; 0 where the policy does not go by them.
     pub(crate) gpu_load: i64,
     /// How far it is from the one that is best for a rank; the same for all where it does
     /// not matter.

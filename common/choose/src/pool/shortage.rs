@@ -1,5 +1,5 @@
-//! A pool with fewer devices than are wanted: what the node has instead. Asking again cannot
-//! help. Pure, but for the question whether this is a container.
+//! The pool of every choice (`candidates`); if it has fewer devices than are wanted, what the node has
+//! instead. Asking again cannot help. Pure, but for the question whether this is a container.
 
 use std::fmt::Display;
 

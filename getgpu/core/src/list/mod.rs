@@ -148,9 +148,11 @@ pub fn gather(
     Ok((listing, summary))
 }
 
-/// Asks for the numbers of GPUs that are to be shown.
+/// Asks for the numbers of GPUs that are to be shown, but of those that the site has excluded whole.
 fn measure(node: &mut Node<'_>, listing: &mut Listing, gauges: &[Gauge]) -> Result<(), Failure> {
-    let gpus: Vec<u32> = listing.inventory.gpus.iter().map(|gpu| gpu.index).collect();
+    let asked = listing.rows.iter().filter(|row| !row.excluded);
+    let mut gpus: Vec<u32> = asked.map(|row| row.gpu).collect();
+    gpus.dedup();
     for gauge in gauges {
         let told = node.nvml()?.gauges(&gpus, *gauge)?;
         for row in &mut listing.rows {

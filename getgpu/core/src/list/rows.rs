@@ -1,5 +1,5 @@
 //! One row of the listing: a device with its state, the first that applies, and who is
-//! behind it. Pure but for the names of users.
+//! behind it. Pure but for names of users and starts of processes, from /proc.
 
 use clap::ValueEnum;
 use getgpu_choose::{IndexOrder, Outside};
@@ -21,7 +21,7 @@ pub enum DeviceState {
     Leased,
     /// Parts of it are leased.
     Shared,
-    /// Held for a program that has not started yet.
+    /// Held for a program, until that exits.
     Reserved,
     /// Used by programs that never asked.
     Busy,

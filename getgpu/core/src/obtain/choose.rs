@@ -1,5 +1,5 @@
-//! The choice of one call: the device of an INDEX, or free devices by the policy. It only
-//! claims: `print` confirms the claims after NVML has been closed.
+//! The choice of one call: the device of an INDEX, what the caller owns already, or free devices by
+//! the policy. It only claims: `print` confirms the claims after NVML has been closed.
 
 use getgpu_ask::Node;
 use std::ops::ControlFlow;

@@ -1,5 +1,5 @@
 //! `--explain`: a line per device that was not taken, with the reason, and a line per
-//! thing that is wrong with the lists. Pure text from what the choice found.
+//! thing that is wrong with the lists. Text from what the choice found, and from the lock.
 
 use getgpu_choose::{Filter, Outside, Rejected};
 use getgpu_lock::{LockFile, OfdLock, Span, holders};

@@ -1,5 +1,5 @@
 //! What is held on the node, from one look at the lock to the next: which leases and
-//! reservations began, and which have ended. A program that is held for less than the
+//! reservations began, and which have ended. What is held for less than the
 //! time between two looks is never seen.
 
 use getgpu_linux::CommandLines;

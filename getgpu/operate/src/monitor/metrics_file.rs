@@ -1,4 +1,5 @@
-//! Replacing a file that others read, as root in a directory that an administrator has named: written
+//! Replacing a file that others read, the metrics or what is known of devices, as root in a directory
+//! that an administrator has named: written
 //! beside it and renamed, so that no reader gets half of it, and in no place to which another user's
 //! link could lead.
 

@@ -312,6 +312,11 @@ fn numbers_of_a_gpu_are_asked_for_only_if_wanted() {
     let csv = sandbox.getgpu(words).run();
     assert!(csv.stdout.starts_with("index,uuid,gpu,"), "{csv:#?}");
     csv.shows(",gpu_utilization,");
+    // A GPU that the site has excluded, since it hangs, is left alone.
+    sandbox.set_settings(&format!("excluded = ['{}']", sandbox.uuids()[2]));
+    let table = sandbox.getgpu(wanted).run();
+    let watts = |line: &&str| line.contains(" W ");
+    assert_eq!(table.stdout.lines().filter(watts).count(), 3, "{table:#?}");
     let line = "--columns fan: not one of utilization, power, temperature";
     sandbox.ask("--list --columns fan").refuses(2, line);
     let line = "--columns goes with --list or --watch";
