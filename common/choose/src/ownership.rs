@@ -2,6 +2,8 @@
 //! getgpu and cudawrap alike. The reading is at the end of the file; proof is always
 //! fdinfo, and without proof a device belongs to another user.
 
+use std::ops::RangeInclusive;
+
 use getgpu_linux::{
     OwnLock,
     procfs::{ancestry, fdinfo},
@@ -65,8 +67,8 @@ pub(crate) struct OwnershipQuestion<'a> {
     pub grant: &'a [Uuid],
     /// The grant names them by their full UUIDs, as getgpu prints them.
     pub(crate) by_uuid: bool,
-    /// How many different devices; none: that is left open.
-    pub count: Option<usize>,
+    /// How many different devices.
+    pub counts: RangeInclusive<usize>,
     /// Whether a share of each is asked for.
     pub share: bool,
     /// Whether all of these units of a device are wanted, and not a part of them.
@@ -125,10 +127,14 @@ pub(crate) fn decide(question: &OwnershipQuestion<'_>, candidates: &[CoverCandid
     }
 }
 
-/// Whether all that a candidate has is wanted, and nothing else.
+/// Whether all that a candidate has is wanted, and nothing else. A range is all of a lease, which is
+/// joined; of a reservation others may have a part, which it goes without.
 fn wants_all(question: &OwnershipQuestion<'_>, cover: &Cover) -> bool {
     let mut devices = cover.devices.iter();
-    question.count == Some(cover.devices.len())
+    let is_open = question.counts.start() != question.counts.end();
+    let is_reservation = matches!(cover.basis, Basis::Reservation(_));
+    question.counts.contains(&cover.devices.len())
+        && !(is_open && is_reservation)
         && devices.all(|(uuid, units)| (question.wants_all)(uuid, units))
 }
 

@@ -49,7 +49,7 @@ fn of_one(candidates: &[CoverCandidate], by_uuid: bool, share: bool, wants_all: 
     let question = OwnershipQuestion {
         grant: &[uuid(1)],
         by_uuid,
-        count: Some(1),
+        counts: 1..=1,
         share,
         wants_all: &|_, _| wants_all,
     };
@@ -62,7 +62,7 @@ fn decided(grant: &[u32], count: usize, wants_all: bool, candidates: &[CoverCand
     let question = OwnershipQuestion {
         grant: &grant,
         by_uuid: true,
-        count: Some(count),
+        counts: count..=count,
         share: false,
         wants_all: &|_, _| wants_all,
     };

@@ -5,7 +5,7 @@
 use std::rc::Rc;
 
 use getgpu_ask::Node;
-use getgpu_choose::{Asked, GIVEN_ANOTHER, Granted, Outside, Owned, Taken};
+use getgpu_choose::{Asked, Decision, GIVEN_ANOTHER, Granted, Outside, Owned, Taken};
 use getgpu_lock::Side;
 use getgpu_model::{Detail, Device, Failure, Inventory, Kind, Uuid, Visible};
 use getgpu_queue::{At, Nameless, Observer, Obstacle, Selected, Selection, Served, outlast};
@@ -104,9 +104,11 @@ pub fn free<'s>(
         let (request, others) = place(call, node, asked.clone(), &mut neighbours)?;
         let request = Rc::new(request);
         let known = node.known();
-        let owned = Owned::now(&request, call.lock_file, known.as_deref());
+        let owned = request.owned(call.lock_file, known.as_deref());
+        let is_all = matches!(owned, Decision::All(_));
+        let owned = Owned::inside(&request, owned.cover());
         let grant = request.filter.grant.as_ref();
-        let is_only = grant.is_some_and(|grant| request.is_number(grant.len()))
+        let is_only = grant.is_some_and(|grant| is_all || request.is_number(grant.len()))
             && request.grant.visible != Visible::Unset;
         if let Some(inventory) = known.filter(|_| is_only)
             && !leaves_out(call, &request, &inventory)

@@ -96,7 +96,7 @@ pub fn place(
         return Ok(granted);
     };
     check_shown(call, rank, listed.len())?;
-    let granted = place_rank(call, rank, granted, listed, neighbours);
+    let granted = place_rank(call, rank, granted.with_least(), listed, neighbours);
     let divided = DividedFrom::of(&granted);
     if divided == DividedFrom::Node || !is_ours_alone(call, &granted, listed) {
         let devices = inventory.devices.iter();

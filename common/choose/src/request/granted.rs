@@ -70,9 +70,15 @@ impl Granted {
     /// of a device.
     #[must_use]
     pub const fn divided(mut self, share: Option<Share>) -> Self {
-        self.most = self.count;
         self.filter.share = share;
         self.filter.share_by_default = false;
+        self
+    }
+
+    /// The same for one of several ranks, of which none takes more than the others leave room for.
+    #[must_use]
+    pub const fn with_least(mut self) -> Self {
+        self.most = self.count;
         self
     }
 
@@ -141,7 +147,7 @@ impl Granted {
         let question = OwnershipQuestion {
             grant,
             by_uuid,
-            count: (self.most == self.count).then_some(self.count),
+            counts: self.count..=self.most,
             share: self.filter.share.is_some(),
             wants_all: &wants_all,
         };

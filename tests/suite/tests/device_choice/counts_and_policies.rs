@@ -277,6 +277,13 @@ fn a_range_inside_a_grant_leaves_what_others_use() {
         assert_eq!(count(&rank.wait().line()), 2, "ranks divide the grant");
     }
     assert_eq!(count(&sandbox.line("-n 1..4000000000 --no-reserve")), 4);
+    for nested in [
+        "cudawrap -n 1..4 -- cudawrap -n 1..4 -- cudawrap -n 1..4 -- printenv CUDA_VISIBLE_DEVICES",
+        "cudawrap -n 4 -- sh -c 'd=$(getgpu -n 1..4) && CUDA_VISIBLE_DEVICES=$d cudawrap -n 1..4 -- printenv CUDA_VISIBLE_DEVICES'",
+    ] {
+        let outcome = sandbox.shell("sh", nested).run();
+        assert_eq!(count(&outcome.line()), 4, "{nested}: {outcome:#?}");
+    }
     // As a whole GPU that is in MIG mode stands for its devices.
     let sandbox = Sandbox::new("mig4");
     let one = sandbox.words("cudawrap -n 1..4 -- printenv CUDA_VISIBLE_DEVICES");
