@@ -1,6 +1,6 @@
 //! One line in the system's log for each lease and reservation, its end and each refusal, where the
-//! site asks for it (`log = "syslog"`), and what a monitor has to say. Sent to /dev/log as syslog(3) does, without waiting: a log that
-//! is full or absent never keeps a program from running.
+//! site asks for it (`log = "syslog"`), and what a monitor has to say. Sent to /dev/log as syslog(3)
+//! does, without waiting: a log that is full or absent never keeps a program from running.
 
 use std::os::unix::net::UnixDatagram;
 use std::time::Duration;

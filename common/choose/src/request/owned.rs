@@ -5,7 +5,7 @@ use std::rc::Rc;
 
 use super::granted::Granted;
 use crate::ownership::Cover;
-use crate::pool::Portion;
+use crate::pool::{Filter, Portion};
 use getgpu_lock::{Level, LockFile};
 use getgpu_model::{Device, Inventory, Units};
 use getgpu_settings::Policy;
@@ -68,9 +68,15 @@ impl Owned {
 
     /// The same for just so many devices, and for those on preferred GPUs alone.
     pub(crate) fn wish(&self, count: usize, only_preferred: bool) -> Self {
-        let mut granted = (*self.granted).clone();
-        (granted.count, granted.most) = (count, count);
-        granted.filter.only_preferred = only_preferred;
+        let granted = Granted {
+            count,
+            most: count,
+            filter: Filter {
+                only_preferred,
+                ..self.filter.clone()
+            },
+            ..(*self.granted).clone()
+        };
         Self {
             granted: Rc::new(granted),
             ..self.clone()

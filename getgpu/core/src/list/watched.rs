@@ -1,17 +1,18 @@
 //! What a monitor knows of devices, left for calls that any user may make: a file beside the lock, in
-//! a directory that only root may write to. An old file says nothing.
+//! a directory that only root may write to. The monitor keeps it locked, so that of one that has
+//! exited it says nothing.
 
 use std::collections::BTreeMap;
-use std::path::PathBuf;
-use std::time::{Duration, SystemTime};
+use std::fs::{File, Metadata};
+use std::path::{Path, PathBuf};
 
-use getgpu_lock::LockFile;
+use getgpu_linux::Range;
+use getgpu_lock::{LockFile, OfdLock};
 use getgpu_model::Uuid;
 use serde::{Deserialize, Serialize};
 
-/// A monitor writes the file once a minute; one that is older was left by a monitor that has
-/// exited.
-const OLD: Duration = Duration::from_secs(180);
+/// What a monitor locks of its files.
+pub const WHOLE: Range = Range::byte(0);
 
 /// What a monitor knows of a device; times in Unix seconds.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
@@ -34,15 +35,14 @@ pub fn file_of(lock_file: &LockFile) -> PathBuf {
 
 /// What a running monitor has left; nothing if none runs.
 pub fn read(lock_file: &LockFile) -> Watched {
-    let path = file_of(lock_file);
-    let meta = std::fs::metadata(&path);
+    left(&file_of(lock_file)).unwrap_or_default()
+}
+
+fn left(path: &Path) -> Option<Watched> {
     // A FIFO, in a directory of one's own, would be waited for.
-    let is_file = meta.as_ref().is_ok_and(std::fs::Metadata::is_file);
-    let written = meta.and_then(|meta| meta.modified());
-    let age = written.map(|written| SystemTime::now().duration_since(written));
-    if !matches!(age, Ok(Ok(age)) if age < OLD) {
-        return Watched::new();
-    }
-    let text = is_file.then(|| std::fs::read(&path).unwrap_or_default());
-    serde_json::from_slice(&text.unwrap_or_default()).unwrap_or_default()
+    std::fs::metadata(path).ok().filter(Metadata::is_file)?;
+    let text = std::fs::read(path).ok()?;
+    let lock = OfdLock::new(File::open(path).ok()?.into());
+    lock.conflict(WHOLE).ok()??;
+    serde_json::from_slice(&text).ok()
 }

@@ -14,12 +14,12 @@ use nix::fcntl::{OFlag, openat, renameat};
 use nix::sys::stat::Mode;
 use nix::unistd::{UnlinkatFlags, unlinkat};
 
-/// Replaces the file at `path`; everyone can read it.
+/// Replaces the file at `path`; everyone can read it. Gives it, opened.
 ///
 /// # Errors
 ///
 /// Its directory is not root's alone, or a system call fails.
-pub fn replace(path: &Path, text: &str) -> io::Result<()> {
+pub fn replace(path: &Path, text: &str) -> io::Result<File> {
     let Some(name) = path.file_name() else {
         return Err(io::Error::other("it is no file"));
     };
@@ -50,7 +50,8 @@ pub fn replace(path: &Path, text: &str) -> io::Result<()> {
     made.write_all(text.as_bytes())?;
     // Whatever the umask is.
     made.set_permissions(PermissionsExt::from_mode(0o644))?;
-    Ok(renameat(&directory, new.as_os_str(), &directory, name)?)
+    renameat(&directory, new.as_os_str(), &directory, name)?;
+    Ok(made)
 }
 
 /// Why another user could exchange names in a directory.

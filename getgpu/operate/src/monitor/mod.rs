@@ -17,7 +17,7 @@ use std::path::{Path, PathBuf};
 use std::time::{Duration, Instant};
 
 use getgpu_choose::{Asked, GrantUse, LockWarning, find_lock_file};
-use getgpu_linux::{Range, procfs::namespaces};
+use getgpu_linux::procfs::namespaces;
 use getgpu_lock::{LockFile, OfdLock};
 use getgpu_model::{Detail, Diag, Failure, Inventory, Kind, Uuid, reason};
 use getgpu_settings::{Environment, Loaded, Log};
@@ -25,7 +25,7 @@ use getgpu_settings::{Environment, Loaded, Log};
 use crate::prometheus;
 use getgpu_core::call::node;
 use getgpu_core::list;
-use getgpu_core::list::watched::{self, Watched};
+use getgpu_core::list::watched::{self, WHOLE, Watched};
 use held::HeldDevices;
 use short_leases::LeaseEnds;
 
@@ -33,8 +33,6 @@ use short_leases::LeaseEnds;
 const LOOK: Duration = Duration::from_secs(1);
 /// Between two lists of the node, two looks into the settings, and two files of metrics.
 const RELIST: Duration = Duration::from_secs(60);
-/// What a monitor locks of its file.
-const WHOLE: Range = Range::byte(0);
 
 /// Watches until it is killed; `metrics`: the file for node_exporter.
 ///
@@ -61,6 +59,7 @@ pub fn run(environment: &Environment, metrics: Option<&Path>, diag: &Diag) -> Re
         held: HeldDevices::default(),
         ends: LeaseEnds::default(),
         told: Watched::new(),
+        telling: None,
         looked: None,
     };
     let mut relist = Instant::now();
@@ -68,7 +67,6 @@ pub fn run(environment: &Environment, metrics: Option<&Path>, diag: &Diag) -> Re
         if relist <= Instant::now() {
             relist = Instant::now() + RELIST;
             monitor.relist(environment, diag);
-            report(monitor.tell(), diag);
             if let Some(path) = metrics {
                 report(monitor.write_metrics(environment, path), diag);
             }
@@ -120,6 +118,11 @@ fn report(done: Result<(), Failure>, diag: &Diag) {
     }
 }
 
+fn told_failure(why: &str) -> Failure {
+    let text = format!("--monitor: what it tells: {why}");
+    Failure::new(Kind::LockPlace, text)
+}
+
 struct Monitor {
     lock_file: LockFile,
     loaded: Loaded,
@@ -129,8 +132,9 @@ struct Monitor {
     inventory: Inventory,
     held: HeldDevices,
     ends: LeaseEnds,
-    /// What the file for other calls has.
+    /// What the file for other calls has, and the lock on it that says that this monitor runs.
     told: Watched,
+    telling: Option<OfdLock>,
     /// When NVML was asked last whether held devices are used.
     looked: Option<Instant>,
 }
@@ -184,7 +188,7 @@ impl Monitor {
                 &self.loaded.settings,
             )?;
         }
-        if self.watched() == self.told {
+        if self.telling.is_some() && self.watched() == self.told {
             return Ok(());
         }
         self.tell()
@@ -211,15 +215,17 @@ impl Monitor {
         watched
     }
 
-    /// Leaves it for `--list` and `--check`: when it changes, and once a minute, so that a file that
-    /// is old was left by a monitor that has exited.
+    /// Leaves it for `--list` and `--check`.
     fn tell(&mut self) -> Result<(), Failure> {
         self.told = self.watched();
         let text = serde_json::to_string(&self.told).unwrap_or_default();
-        metrics_file::replace(&watched::file_of(&self.lock_file), &text).map_err(|error| {
-            let text = format!("--monitor: what it tells: {}", reason(&error));
-            Failure::new(Kind::LockPlace, text)
-        })
+        let file = metrics_file::replace(&watched::file_of(&self.lock_file), &text);
+        let lock = OfdLock::new(file.map_err(|error| told_failure(&reason(&error)))?.into());
+        if !lock.try_write(WHOLE)? {
+            return Err(told_failure("another process has locked it"));
+        }
+        self.telling = Some(lock);
+        Ok(())
     }
 
     /// The metrics of `--list --format prometheus` for node_exporter's textfile collector.
@@ -227,7 +233,8 @@ impl Monitor {
         let asked = Asked::listed(&self.loaded.settings, environment, GrantUse::Ignore)?;
         let mut node = node(&self.loaded.settings);
         let (listing, _) = list::gather(&mut node, asked, &self.lock_file, &[])?;
-        metrics_file::replace(path, &prometheus::text(&listing)).map_err(|error| {
+        let replaced = metrics_file::replace(path, &prometheus::text(&listing));
+        replaced.map(drop).map_err(|error| {
             let text = format!("--monitor: {}: {}", path.display(), reason(&error));
             Failure::new(Kind::Usage, text)
         })

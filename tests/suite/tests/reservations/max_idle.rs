@@ -158,7 +158,7 @@ fn a_program_that_computes_nothing_is_told_and_listed() {
         let script = "exec cudawrap -- sh -c 'echo >held; exec sim-cuda --run forever'";
         let leased = Session::start(&sandbox, script);
         sandbox.until_running(1);
-        let _monitor = monitor(&sandbox);
+        let monitor = monitor(&sandbox);
         let list = || sandbox.ask("--list --json").output();
         let since = || -> Option<u64> {
             let listing: serde_json::Value = serde_json::from_str(&list()).unwrap();
@@ -174,6 +174,10 @@ fn a_program_that_computes_nothing_is_told_and_listed() {
             sandbox.ask("--list").shows(" SINCE IDLE\n");
             sandbox.faults("");
             wait::until("it computes again", || since().is_none());
+            sandbox.faults(faults);
+            wait::until("it computes nothing", || since().is_some());
+            drop(monitor);
+            wait::until("no monitor knows it any more", || since().is_none());
         } else {
             wait::throughout(Duration::from_secs(4), layout, || since().is_none());
             assert!(!leased.terminal.shows("idle"), "{layout}");
