@@ -1,6 +1,6 @@
-//! `max_idle`: whether any process uses what is held, and computes, by the limit of its user. At 80 % of it
-//! the user is warned; at the limit a reservation of `--hold` is reported, or ended, as the
-//! site says (`idle_action`), and a lease is reported.
+//! `max_idle`: whether any process uses what is held, and computes, by the limit of its user. At 80 %
+//! of it the user is warned; at the limit a reservation of `--hold` is reported, or ended, as the site
+//! says (`idle_action`), and a lease is reported. Programs that compute nothing are reported only.
 
 use std::time::{Duration, Instant};
 

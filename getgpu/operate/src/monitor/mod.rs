@@ -1,6 +1,7 @@
 //! `getgpu --monitor`: one process of root's on a node, where a site wants it. Once a
 //! second it looks at the lock and logs the end of leases; where `max_idle` is set it asks
-//! NVML whether held devices are used, and whether their programs compute; once a minute it writes the metrics.
+//! NVML whether held devices are used, and whether their programs compute; once a minute it
+//! writes the metrics.
 
 mod held;
 mod idle;
@@ -67,6 +68,7 @@ pub fn run(environment: &Environment, metrics: Option<&Path>, diag: &Diag) -> Re
         if relist <= Instant::now() {
             relist = Instant::now() + RELIST;
             monitor.relist(environment, diag);
+            report(monitor.tell(), diag);
             if let Some(path) = metrics {
                 report(monitor.write_metrics(environment, path), diag);
             }
@@ -188,7 +190,7 @@ impl Monitor {
                 &self.loaded.settings,
             )?;
         }
-        if self.telling.is_some() && self.watched() == self.told {
+        if self.watched() == self.told {
             return Ok(());
         }
         self.tell()
@@ -215,7 +217,7 @@ impl Monitor {
         watched
     }
 
-    /// Leaves it for `--list` and `--check`.
+    /// Leaves it for `--list` and `--check`: when it changes, and once a minute, for a disk that was full.
     fn tell(&mut self) -> Result<(), Failure> {
         self.told = self.watched();
         let text = serde_json::to_string(&self.told).unwrap_or_default();
