@@ -35,10 +35,16 @@ pub struct Holder {
     pub user: Option<String>,
     /// The program, or the reservation's caller; null from another pid namespace.
     pub pid: Option<i32>,
+    /// The process that has the lock: the program, or the reservation's holder.
+    #[serde(skip)]
+    pub locker: Option<i32>,
     /// Its program, if that can be read.
     pub program: Option<String>,
     /// Its part of the device; null where not known.
     pub share: Option<f64>,
+    /// How much of the GPU's memory the driver lets its job have, in bytes; null where its part is
+    /// counted only.
+    pub memory_limit: Option<u64>,
     /// When it started, in Unix seconds.
     pub since: Option<u64>,
     /// When a hold ends at the latest, in Unix seconds; null where it has no such end.
@@ -330,6 +336,7 @@ fn holder(lock_file: &LockFile, span: Span, side: Side, uid: u32, stat: &Stat) -
     let since = since(stat);
     let mut found = Holder {
         pid: Some(stat.pid),
+        locker: Some(stat.pid),
         share: (own > 0).then(|| own as f64 / UNITS as f64),
         since,
         job,

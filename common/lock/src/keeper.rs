@@ -115,7 +115,7 @@ fn liveness(lock_file: &LockFile, byte: i64) -> Option<Liveness> {
         // What hidepid hides looks as if it had exited.
         return (!procfs::shows_all()).then_some(Liveness::Unseen);
     };
-    if stat.state == 'T' || procfs::is_frozen(stat.pid) {
+    if stat.state == 'T' || procfs::cgroup::is_frozen(stat.pid) {
         return Some(Liveness::Stopped);
     }
     let directory = format!("/proc/{}/fdinfo", stat.pid);

@@ -4,7 +4,7 @@
 //! the driver's version, once, at init.
 #![allow(unsafe_code)]
 
-use std::ffi::{CString, c_uint, c_ulonglong, c_void};
+use std::ffi::{CStr, CString, c_uint, c_ulonglong, c_void};
 use std::os::unix::ffi::OsStrExt;
 use std::path::Path;
 
@@ -44,8 +44,10 @@ macro_rules! symbol {
     };
 }
 
+mod limits;
 mod links;
 
+pub(super) use limits::{limit_memory, memory_limit};
 pub(super) use links::{
     is_link_active, leads_to_switch, link_remote_place, pci_place, topology_level,
 };
@@ -201,30 +203,46 @@ pub(super) fn accepts_work(nvml: &Nvml) -> Result<bool, Fault> {
 /// Whether a GPU's memory has an error that cannot be repaired (nvmlDeviceGetUnrepairableMemoryFlag_v1,
 /// drivers from 590 on), by a function that nvml-wrapper does not know.
 pub(super) fn has_unrepairable_memory(nvml: &Nvml, gpu: &Device<'_>) -> Result<bool, Fault> {
-    let name = "DeviceGetUnrepairableMemoryFlag_v1";
+    let mut flag: c_uint = 0;
+    let place = (&raw mut flag).cast();
+    // SAFETY: nvml.h 13.5: a handle and a structure of one unsigned int.
+    unsafe { call_newer(nvml, gpu, c"nvmlDeviceGetUnrepairableMemoryFlag_v1", place) }?;
+    Ok(flag != 0)
+}
+
+/// Calls a function of a device and a structure that nvml-wrapper does not know.
+///
+/// # Safety
+/// nvml.h has a function of this name with these two arguments, and `structure` is its second one.
+unsafe fn call_newer(
+    nvml: &Nvml,
+    gpu: &Device<'_>,
+    function: &'static CStr,
+    structure: *mut c_void,
+) -> Result<(), Fault> {
+    let name = function.to_str().unwrap_or_default();
+    let name = name.strip_prefix("nvml").unwrap_or(name);
     let init = symbol!(nvml, nvmlInit_v2)?;
     // SAFETY: dladdr(3) fills the structure in for an address inside the library, whose name it then
     // points to; the library is loaded already, and stays so, since it was loaded with RTLD_NODELETE.
-    let function = unsafe {
+    let found = unsafe {
         let mut place: libc::Dl_info = std::mem::zeroed();
         if libc::dladdr(*init as *const c_void, &raw mut place) == 0 {
             return Err(Fault::new(name, FUNCTION_NOT_FOUND));
         }
         let library = libc::dlopen(place.dli_fname, libc::RTLD_LAZY | libc::RTLD_NOLOAD);
-        libc::dlsym(library, c"nvmlDeviceGetUnrepairableMemoryFlag_v1".as_ptr())
+        libc::dlsym(library, function.as_ptr())
     };
-    if function.is_null() {
+    if found.is_null() {
         return Err(Fault::new(name, FUNCTION_NOT_FOUND));
     }
-    let mut flag: c_uint = 0;
-    // SAFETY: nvml.h 13.5: a handle and a structure of one unsigned int.
+    // SAFETY: as this function's.
     let code = unsafe {
-        let call: unsafe extern "C" fn(*mut c_void, *mut c_uint) -> c_uint =
-            std::mem::transmute(function);
-        call(gpu.handle().cast(), &raw mut flag)
+        let call: unsafe extern "C" fn(*mut c_void, *mut c_void) -> c_uint =
+            std::mem::transmute(found);
+        call(gpu.handle().cast(), structure)
     };
-    check(name, code)?;
-    Ok(flag != 0)
+    check(name, code)
 }
 
 /// What became of a GPU's faulty memory rows.

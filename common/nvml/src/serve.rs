@@ -12,7 +12,7 @@ use serde::Serialize;
 use super::fault::Fault;
 use super::library;
 use super::session::Session;
-use super::{affinity, gauges, health, links, usage};
+use super::{affinity, gauges, health, links, memory, usage};
 
 /// Serves until `Quit` or the end of the requests.
 pub fn serve(channel: &File) {
@@ -83,6 +83,14 @@ fn answer(channel: &File, session: &mut Session<'_>, rules: &Rules, request: Nvm
         NvmlRequest::Persistence { gpu } => tell(channel, Ok(health::persistence(session, gpu))),
         NvmlRequest::Gauge { gpu, gauge } => tell(channel, Ok(gauges::gauge(session, gpu, gauge))),
         NvmlRequest::Links { gpu, others } => tell(channel, links::links(session, gpu, &others)),
+        NvmlRequest::LimitMemory {
+            device,
+            cgroup,
+            bytes,
+        } => tell(channel, memory::limit(session, &device, &cgroup, bytes)),
+        NvmlRequest::MemoryLimit { device, cgroup } => {
+            tell(channel, memory::limit_of(session, &device, &cgroup))
+        }
         NvmlRequest::Quit | NvmlRequest::Open { .. } => false,
     }
 }

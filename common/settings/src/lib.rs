@@ -29,7 +29,7 @@ pub use first_call::{Auto, AutoNone, AutoSettings};
 pub use keys::KEYS;
 pub use loaded::{Loaded, Scoped, Source, matches};
 pub use settings::Settings;
-pub use slurm::{SlurmSettings, SlurmTaken, SlurmTasks};
+pub use slurm::{EnforceMemory, SlurmSettings, SlurmTaken, SlurmTasks};
 pub use value_codec::quoted;
 pub use value_types::{
     ArgvZero, DeviceNames, IdleAction, LeaseAt, Log, Policy, RunOrFail, Shown, Type, Unshared,

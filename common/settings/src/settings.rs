@@ -7,8 +7,8 @@ use std::time::Duration;
 use getgpu_model::{Selector, Share, quantity};
 
 use crate::{
-    ArgvZero, AutoSettings, DeviceNames, IdleAction, LeaseAt, Log, Policy, RunOrFail, Shown,
-    SlurmSettings, SlurmTasks, Type, Unshared, Wait, WithoutGrant,
+    ArgvZero, AutoSettings, DeviceNames, EnforceMemory, IdleAction, LeaseAt, Log, Policy,
+    RunOrFail, Shown, SlurmSettings, SlurmTasks, Type, Unshared, Wait, WithoutGrant,
 };
 
 /// The site's list of devices if no setting names another.
@@ -113,6 +113,8 @@ pub struct Settings {
     pub mps: bool,
     /// Whether programs run on the CPUs near their device only.
     pub bind: bool,
+    /// Whether the driver keeps jobs of Slurm to their parts of a GPU's memory.
+    pub enforce_memory: EnforceMemory,
     /// Slurm's hooks.
     pub slurm: SlurmSettings,
     /// Where a file sets what it sets: `path:line`, by setting.
@@ -222,6 +224,7 @@ impl Default for Settings {
             framework_memory: true,
             mps: false,
             bind: false,
+            enforce_memory: EnforceMemory::default(),
             slurm: SlurmSettings::default(),
             places: BTreeMap::new(),
         }

@@ -133,7 +133,7 @@ fn every_key_of_the_table_can_be_read() {
                 ignore_processes = []\nmemory_decides = true\nnvml_timeout = 1\nwithout_grant = \"none\"\nunshared = \"fail\"\ntype = \"any\"\nreserve_for = 1\n\
                 linger = 1\nwhen_taken = \"fail\"\nwhen_no_gpu = \"fail\"\nmax_per_user = 3\nmax_hold = \"1h\"\nmax_idle = \"1h\"\nidle_action = \"end\"\nmax_wait = 60\n\
                 count = 2\nprofile = [\"1g.5gb\"]\nmodel = [\"H100\"]\nprefer_model = [\"H100\"]\nmin_memory = \"10G\"\ngpu = [0, \"GPU-1\"]\npolicy = \"pack\"\n\
-                share = 0.5\nwait = \"forever\"\nframework_memory = false\nmps = true\nbind = true\nvisible = \"all\"\nnames = \"index\"\nlog = \"syslog\"\n\
+                share = 0.5\nwait = \"forever\"\nframework_memory = false\nmps = true\nbind = true\nvisible = \"all\"\nnames = \"index\"\nenforce_memory = \"always\"\nlog = \"syslog\"\n\
                 auto = \"off\"\nauto_except = [\"x\"]\nauto_none = \"exit\"\nauto_wait = \"10m\"\nargv0 = \"file\"\nlease = \"first_call\"\nbackground_programs = [\"x\"]\n\
                 [slurm]\ntasks = \"all\"\nstrict = true\ntaken = \"run\"\njob_options = false\nauto = true\ntimeout = 9\nshares = []\n\
                 options = \"--gpu 3\"\nwait = 9\nold = 9";

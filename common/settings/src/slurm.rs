@@ -37,6 +37,30 @@ words! {
     }
 }
 
+words! {
+    /// Whether the driver keeps a job to its part of a GPU's memory (setting `enforce_memory`).
+    EnforceMemory {
+        /// Parts are counted only.
+        #[default]
+        No = "false",
+        /// Where the driver can.
+        Yes = "true",
+        /// Or else the job has no part.
+        Always = "always",
+    }
+}
+
+impl EnforceMemory {
+    /// As it is written in the file.
+    pub(crate) fn shown(self) -> String {
+        match self {
+            Self::No => "false".into(),
+            Self::Yes => "true".into(),
+            Self::Always => quoted("always"),
+        }
+    }
+}
+
 /// The table `[slurm]`.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct SlurmSettings {
@@ -114,6 +138,8 @@ impl PromisedShare {
 keys! {
     /// Their rows in the table of settings.
     KEYS:
+    policy "enforce_memory", "the driver keeps Slurm's jobs with a part of a GPU to that part of its memory: true, false, or \"always\": a job has no part where the driver cannot; needs driver 615, cgroup v2 and PrologFlags=RunInJob",
+        |s| s.enforce_memory.shown(), |s, t| s.enforce_memory = read(t)?;
     policy "slurm.tasks", "which tasks of Slurm get a device from the TaskProlog: \"auto\" (of jobs with a grant), \"ungranted\", \"both\", \"all\" (one device for the only task of a job, too) or \"asked\"",
         |s| quoted(&s.slurm.tasks), |s, t| s.slurm.tasks = read(t)?;
     policy "slurm.strict", "a task that should have a device and gets none is not started; else it starts with an empty CUDA_VISIBLE_DEVICES",

@@ -32,10 +32,14 @@ cp -f "$target/debug/libsim_nvml.so" "$dir/lib/libnvidia-ml.so.1"
 export LD_LIBRARY_PATH="$dir/lib"
 unset CUDA_VISIBLE_DEVICES
 
-"$target/debug/examples/layouts" >"$dir/layouts.sim"
-"$python" "$here/layouts.py" <"$dir/layouts.sim" >"$dir/layouts.c"
+"$target/debug/examples/layouts" >"$dir/layouts.all"
 echo "$headers" | while IFS= read -r header; do
     version=$(sed -n 's/^#define NVML_API_VERSION  *\([0-9]*\).*/\1/p' "$header")
+    # Structures that an older header has, and the newest has all.
+    while read -r kind field size; do
+        ! grep -qw "$kind" "$header" || echo "$kind $field $size"
+    done <"$dir/layouts.all" >"$dir/layouts.sim"
+    "$python" "$here/layouts.py" <"$dir/layouts.sim" >"$dir/layouts.c"
     cc -I "$(dirname "$header")" -o "$dir/layouts" "$dir/layouts.c"
     "$dir/layouts" >"$dir/layouts.nvidia"
     diff "$dir/layouts.sim" "$dir/layouts.nvidia"

@@ -3,6 +3,7 @@
 
 use std::collections::HashMap;
 use std::collections::hash_map::Entry;
+use std::path::PathBuf;
 
 use super::wire::{NvmlQuestion, NvmlRequest};
 use super::{Client, broken};
@@ -170,6 +171,43 @@ impl Client<'_> {
     pub fn affinity(&mut self, uuid: &Uuid) -> Result<Result<CpuSet, Failure>, Failure> {
         let device = uuid.into();
         self.ask(&NvmlRequest::Cpus { device })
+    }
+
+    /// Lets the programs in a cgroup have so many bytes of a GPU's memory, and no more, or why that
+    /// cannot be. For root.
+    ///
+    /// # Errors
+    ///
+    /// The process that asks NVML cannot be started, has ended, or has not answered within its
+    /// limit.
+    pub fn limit_memory(
+        &mut self,
+        gpu: &Uuid,
+        cgroup: PathBuf,
+        bytes: u64,
+    ) -> Result<Result<(), Failure>, Failure> {
+        let device = gpu.into();
+        self.ask(&NvmlRequest::LimitMemory {
+            device,
+            cgroup,
+            bytes,
+        })
+    }
+
+    /// How many bytes of a GPU's memory the programs in a cgroup can have, if that is limited, or why
+    /// NVML does not tell.
+    ///
+    /// # Errors
+    ///
+    /// The process that asks NVML cannot be started, has ended, or has not answered within its
+    /// limit.
+    pub fn memory_limit(
+        &mut self,
+        gpu: &Uuid,
+        cgroup: PathBuf,
+    ) -> Result<Result<Option<u64>, Failure>, Failure> {
+        let device = gpu.into();
+        self.ask(&NvmlRequest::MemoryLimit { device, cgroup })
     }
 
     /// What GPUs do now, in the order of their indices here.

@@ -80,6 +80,22 @@ pub enum NvmlRequest {
         /// Theirs.
         others: Vec<u32>,
     },
+    /// Let the programs in a cgroup have so much of a GPU's memory, and no more.
+    LimitMemory {
+        /// The GPU.
+        device: NvmlQuestion,
+        /// The directory of the cgroup.
+        cgroup: PathBuf,
+        /// How much, in bytes.
+        bytes: u64,
+    },
+    /// How much of a GPU's memory they can have.
+    MemoryLimit {
+        /// The GPU.
+        device: NvmlQuestion,
+        /// The directory of the cgroup.
+        cgroup: PathBuf,
+    },
     /// Shut the library down.
     Quit,
 }

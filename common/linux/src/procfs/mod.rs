@@ -3,6 +3,7 @@
 //! `process_memory` and only the holder of a reservation uses them.
 
 pub mod ancestry;
+pub mod cgroup;
 pub mod fdinfo;
 pub mod file;
 pub mod namespaces;
@@ -29,24 +30,6 @@ pub fn pids() -> Vec<i32> {
 /// it).
 pub fn shows_all() -> bool {
     Stat::read(1).is_some()
-}
-
-/// Whether a process is in a frozen cgroup (cgroup.events of cgroup v2, also where the freezing is of a
-/// cgroup around it): its state does not say so.
-pub fn is_frozen(pid: i32) -> bool {
-    let Ok(cgroups) = file::whole(&format!("/proc/{pid}/cgroup")) else {
-        return false;
-    };
-    let cgroups = String::from_utf8_lossy(&cgroups).into_owned();
-    let Some(path) = cgroups.lines().find_map(|line| line.strip_prefix("0::")) else {
-        return false;
-    };
-    let events = file::whole(&format!("/sys/fs/cgroup{path}/cgroup.events"));
-    events.is_ok_and(|text| {
-        String::from_utf8_lossy(&text)
-            .lines()
-            .any(|line| line == "frozen 1")
-    })
 }
 
 /// The effective uid of a process, or `None` if it is gone. A process that is not

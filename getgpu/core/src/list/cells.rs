@@ -65,6 +65,12 @@ impl<'r> Line<'r> {
         })
     }
 
+    /// What the driver lets the holder's job have of the memory.
+    pub fn memory_limit(&self) -> String {
+        let limit = self.holder.and_then(|holder| holder.memory_limit);
+        limit.map_or_else(String::new, |limit| gib(Some(limit)))
+    }
+
     /// A number of the GPU with its unit.
     pub fn gauge(&self, gauge: Gauge, unit: &str) -> String {
         self.of_device(|row| row.gauge(gauge).map(|number| format!("{number}{unit}")))

@@ -67,6 +67,7 @@ pub const COLUMNS: &[Column] = &[
     csv("pids", |row| of_users(row, |holder| holder.pid.map(|pid| pid.to_string()), |process| Some(process.pid.to_string()))),
     table("PROGRAM", |line| known(line.user().program)).least(12).csv("programs", |row| of_users(row, |holder| holder.program.clone(), |process| process.name.clone())),
     csv("shares", |row| of_holders(row, |holder| holder.share.map(|share| share.to_string()))),
+    table("LIMIT GIB", |line| line.memory_limit()).when(When::IfSaid).csv("memory_limits", |row| of_holders(row, |holder| holder.memory_limit.map(|limit| limit.to_string()))),
     table("SINCE", |line| known(line.user().since.map(|since| line.ago(since)))).csv("since", |row| of_holders(row, |holder| holder.since.map(|since| since.to_string()))),
     table("UNTIL", |line| line.until()).when(When::IfSaid).csv("until", |row| of_holders(row, |holder| holder.until.map(|until| until.to_string()))),
     table("TAG", |line| text(line.holder.and_then(|holder| holder.tag.as_ref()))).when(When::IfSaid).least(6).csv("tags", |row| of_holders(row, |holder| holder.tag.clone())),

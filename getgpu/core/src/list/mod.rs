@@ -9,6 +9,7 @@ mod drained;
 mod gone;
 pub mod hosts;
 mod json;
+mod memory_limits;
 pub mod queue;
 pub mod rows;
 mod style;
@@ -243,6 +244,7 @@ fn collect(node: &mut Node<'_>, asked: Asked, lock_file: &LockFile) -> Result<Li
         });
     }
     tag_leases(&mut rows);
+    memory_limits::add(node, &mut rows)?;
     let mut watched = watched::read(lock_file);
     for row in &mut rows {
         let uuid = Uuid::parse(&row.uuid);

@@ -6,6 +6,7 @@ mod auto;
 mod devices;
 mod findings;
 mod health;
+mod memory_limits;
 
 use std::collections::BTreeSet;
 use std::path::{Path, PathBuf};
@@ -43,6 +44,9 @@ pub fn check(
         if let Some(Err(failure)) = choice.map(|loaded| slurm::check_choice(loaded, inventory)) {
             findings.failed("settings", &failure, "getgpu --list shows what there is");
         }
+    }
+    if let Some(inventory) = &inventory {
+        memory_limits::check(settings, inventory, &mut findings);
     }
     auto::check(settings, &mut findings);
     programs(directories, &mut findings);

@@ -14,7 +14,7 @@ use getgpu_model::{Kind, quantity::unix_seconds};
 const PREFIX: &str = "slurm-";
 
 /// Why a job got no part, for its user.
-const REASONS: [(Kind, &str); 10] = [
+const REASONS: [(Kind, &str); 11] = [
     (Kind::NoneFree, "none was free on this node"),
     (Kind::Refused, "a limit of this node does not allow it"),
     (Kind::Usage, "the settings of this node are wrong"),
@@ -25,6 +25,10 @@ const REASONS: [(Kind, &str); 10] = [
     (Kind::LockPlace, "the lock of this node cannot be used"),
     (Kind::NotFound, "the prolog of this node was interrupted"),
     (Kind::NoGrant, "the job was given no GPU on this node"),
+    (
+        Kind::CannotRun,
+        "the driver of this node cannot limit its memory",
+    ),
 ];
 
 /// The mark of a job while its prolog runs.

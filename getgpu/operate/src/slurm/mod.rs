@@ -8,6 +8,7 @@ mod job_part;
 mod keep;
 mod locked_file;
 pub mod mark;
+mod memory_limit;
 mod part;
 mod prolog;
 mod task;

@@ -12,7 +12,7 @@ use getgpu_model::{Failure, Job, Kind};
 use super::job_part::{self, SearchEffort};
 use super::locked_file::IfLocked;
 use super::mark::{self, JobMark};
-use super::{Context, ended, job_number, part, tag, tell, variable};
+use super::{Context, ended, job_number, memory_limit, part, tag, tell, variable};
 use getgpu_core::options::Format;
 
 /// Runs it; none: the status is 0.
@@ -57,7 +57,8 @@ fn reserve(context: &Context, job: &str, share: &str) {
             &format!("it cannot be marked ({error}): without a part it may see all GPUs"),
         );
     }
-    match chosen(context, job, share) {
+    let taken = chosen(context, job, share);
+    match taken.and_then(|()| memory_limit::enforce(context, job, share)) {
         Ok(()) => {
             if let Ok(mark) = mark {
                 mark.remove();

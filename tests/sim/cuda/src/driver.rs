@@ -13,6 +13,7 @@ use crate::{injection, visible};
 
 const SUCCESS: i32 = 0;
 const INVALID_VALUE: i32 = 1;
+const OUT_OF_MEMORY: i32 = 2;
 const NOT_INITIALIZED: i32 = 3;
 const UNAVAILABLE: i32 = 46;
 const NO_DEVICE: i32 = 100;
@@ -143,6 +144,9 @@ fn register(uuid: String) -> io::Result<Result<(), i32>> {
         max: sharers(),
         ..Record::default()
     };
+    if !folder.leaves_memory(&record)? {
+        return Ok(Err(OUT_OF_MEMORY));
+    }
     Ok(match folder.register(&record)? {
         Ok(registration) => {
             std::mem::forget(registration);

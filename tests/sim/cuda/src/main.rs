@@ -23,6 +23,7 @@ use std::{env, fs, thread};
 
 const COLLISION: u8 = 99;
 const NO_DEVICE: u8 = 100;
+const NO_MEMORY: u8 = 102;
 const WRONG_USE: u8 = 2;
 
 fn main() -> ExitCode {
@@ -61,6 +62,10 @@ fn run(flags: &Flags) -> io::Result<ExitCode> {
         max: flags.max,
         tag: flags.tag.clone(),
     };
+    if !folder.leaves_memory(&record)? {
+        announce(flags, &format!("NOMEMORY {} {pid}", record.uuid))?;
+        return Ok(ExitCode::from(NO_MEMORY));
+    }
     match folder.register(&record)? {
         Err(Taken(other)) => {
             folder.note_collision(&record, &other)?;

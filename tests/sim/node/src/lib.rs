@@ -9,6 +9,7 @@ mod folder;
 mod gpu;
 mod inventory;
 mod layout;
+mod memory_limits;
 mod models;
 mod registry;
 mod shared_file;
@@ -20,5 +21,6 @@ pub use faults::{Action, FakeProcess, Faults, HealthFault, Kind, Latency, Memory
 pub use folder::{Call, Collision, Folder, Run};
 pub use gpu::{Gpu, MIB, MigDevice, MigMode, Node};
 pub use inventory::{DeviceSpec, GpuSpec, Inventory, LinkKind};
+pub use memory_limits::{MemoryLimits, cgroup_top};
 pub use registry::{Record, Registration, Taken, monotonic_ns};
 pub use version::Version;

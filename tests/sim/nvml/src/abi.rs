@@ -182,6 +182,32 @@ pub struct Utilization {
     pub memory: u32,
 }
 
+/// `nvmlSetMemoryLimits_v1_t`.
+#[repr(C)]
+#[derive(Clone, Copy, Debug)]
+pub struct SetMemoryLimits {
+    /// The path of a cgroup in sysfs.
+    pub name_space: *const c_char,
+    /// Bytes.
+    pub soft_limit: u64,
+    /// Bytes.
+    pub hard_limit: u64,
+}
+
+/// `nvmlGetMemoryLimits_v1_t`.
+#[repr(C)]
+#[derive(Clone, Copy, Debug)]
+pub struct GetMemoryLimits {
+    /// The path of a cgroup in sysfs.
+    pub name_space: *const c_char,
+    /// Bytes.
+    pub soft_limit: u64,
+    /// Bytes.
+    pub hard_limit: u64,
+    /// Bytes.
+    pub current_used: u64,
+}
+
 /// A line `TYPE FIELD OFFSET` for each field and `TYPE size SIZE` for each type, named as
 /// in nvml.h.
 #[rustfmt::skip]
@@ -210,6 +236,9 @@ pub fn layouts() -> String {
         field_id scope_id timestamp latency_usec value_type nvml_return value);
     layout!("nvmlGpuFabricInfo_v2_t", FabricInfo,
         version cluster_uuid status clique_id state health_mask);
+    layout!("nvmlSetMemoryLimits_v1_t", SetMemoryLimits, name_space soft_limit hard_limit);
+    layout!("nvmlGetMemoryLimits_v1_t", GetMemoryLimits,
+        name_space soft_limit hard_limit current_used);
     layout!("nvmlUtilization_t", Utilization, gpu memory);
     text
 }

@@ -22,6 +22,10 @@ pub fn exists(version: Version, function: &str) -> bool {
         "nvmlDeviceGetGpuFabricInfoV" => version >= Version(550, 0, 0),
         // In the headers from 13.1 on, which came with 590, and not in 580's.
         "nvmlDeviceGetUnrepairableMemoryFlag_v1" => version >= Version(590, 0, 0),
+        // In nvml.h 13.5, which came with 615.
+        "nvmlDeviceSetMemoryLimits_v1" | "nvmlDeviceGetMemoryLimits_v1" => {
+            version >= Version(615, 0, 0)
+        }
         "nvmlDeviceGetDriverModel_v2" => version >= Version(555, 0, 0),
         // In the header of CUDA 12.9, which came with 575, and not in 555.58.
         "nvmlDeviceGetTemperatureV" => version >= Version(575, 0, 0),

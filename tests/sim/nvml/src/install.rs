@@ -12,13 +12,14 @@ use crate::functions::exists;
 /// The functions that some of the simulated drivers do not have, as far as a program asks for
 /// them.
 #[rustfmt::skip]
-const CHANGED: [&str; 11] = [
+const CHANGED: [&str; 13] = [
     "nvmlDeviceGetMPSComputeRunningProcesses_v2", "nvmlDeviceGetComputeRunningProcesses_v3",
     "nvmlDeviceGetGraphicsRunningProcesses_v3", "nvmlDeviceGetMPSComputeRunningProcesses_v3",
     "nvmlDeviceGetMemoryInfo_v2", "nvmlDeviceGetRunningProcessDetailList",
     "nvmlDeviceGetConfComputeMemSizeInfo", "nvmlDeviceGetNumaNodeId",
     "nvmlDeviceGetGpuFabricInfoV", "nvmlSystemGetConfComputeGpusReadyState",
-    "nvmlDeviceGetUnrepairableMemoryFlag_v1",
+    "nvmlDeviceGetUnrepairableMemoryFlag_v1", "nvmlDeviceSetMemoryLimits_v1",
+    "nvmlDeviceGetMemoryLimits_v1",
 ];
 
 /// What may lie at the library's path without being the library.

@@ -16,6 +16,7 @@ pub mod install;
 mod library;
 mod links;
 mod list_exports;
+mod memory_limits;
 mod noise;
 mod processes;
 mod session;

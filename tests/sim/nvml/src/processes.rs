@@ -125,6 +125,16 @@ impl Session {
             }
             Err(_) => self.idle(&gpu.uuid, gpu.idle) + self.taken(&gpu.uuid)?,
         };
+        // A process in a cgroup with a limit sees that one's part alone.
+        let limited = self.folder.limited_cgroup(&gpu.uuid, std::process::id());
+        if let Ok(Some((cgroup, most))) = limited {
+            let used = self.folder.memory_used_in(&gpu.uuid, &cgroup);
+            return Ok(Figures {
+                total: most,
+                reserved: 0,
+                used: used.map_err(|_| UNKNOWN)?,
+            });
+        }
         Ok(Figures {
             total,
             reserved,

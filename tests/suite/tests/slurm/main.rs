@@ -6,6 +6,7 @@ mod grants;
 mod hook_calls;
 mod job_options;
 mod job_shares;
+mod memory_limits;
 mod own_part;
 mod preemption;
 mod prolog_epilog;

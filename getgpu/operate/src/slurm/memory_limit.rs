@@ -1,0 +1,81 @@
+//! The setting `enforce_memory`: the driver keeps a job to its part of a GPU's memory
+//! (nvmlDeviceSetMemoryLimits_v1, by the job's cgroup). The limit goes with the cgroup, so that no hook
+//! has to take it away.
+
+use std::path::PathBuf;
+
+use getgpu_core::call::node;
+use getgpu_linux::procfs::cgroup;
+use getgpu_lock::{HolderArgs, ownership_proof};
+use getgpu_model::{Detail, Failure, Kind, Share, Uuid};
+use getgpu_settings::EnforceMemory;
+
+use super::job_part::{self, SearchEffort};
+use super::{Context, job_user, tell};
+
+/// Limits what the job's programs can have of the memory of the GPU that its part is of.
+///
+/// # Errors
+///
+/// That cannot be, and the site wants no part without: the part is given up.
+pub fn enforce(context: &Context, job: &str, share: &str) -> Result<(), Failure> {
+    let enforce = context.loaded.settings.enforce_memory;
+    if enforce == EnforceMemory::No {
+        return Ok(());
+    }
+    let Err(failure) = limit(context, job, share) else {
+        return Ok(());
+    };
+    if enforce == EnforceMemory::Always {
+        job_part::give_up(context, job, job_user(), SearchEffort::Patient)?;
+        let kind = Kind::CannotRun;
+        return Err(Failure { kind, ..failure });
+    }
+    let text = format!("job {job}: its part is counted only: {}", failure.message);
+    tell::log("prolog", &text);
+    Ok(())
+}
+
+fn limit(context: &Context, job: &str, share: &str) -> Result<(), Failure> {
+    let cgroup = cgroup_of(job)?;
+    let share: Share = share.parse().map_err(cannot)?;
+    let devices = devices_of(context, job)?;
+    node(&context.loaded.settings).ask(|node| {
+        for device in &devices {
+            if device.is_mig() {
+                return Err(cannot("the driver limits the memory of whole GPUs only"));
+            }
+            let nvml = node.nvml()?;
+            // A process in the cgroup sees the limit as the whole.
+            if nvml.memory_limit(device, cgroup.clone())??.is_some() {
+                continue;
+            }
+            let memory = nvml.usage_by_uuid(device, Detail::Full)?.memory;
+            let memory = memory.ok_or_else(|| cannot("the GPU does not tell its memory"))?;
+            nvml.limit_memory(device, cgroup.clone(), share.memory(memory.total))??;
+        }
+        Ok(())
+    })
+}
+
+/// The job's cgroup, which all its tasks will be in. By default slurmd runs the prolog before it makes
+/// that one.
+fn cgroup_of(job: &str) -> Result<PathBuf, Failure> {
+    let own = cgroup::of_slurm_job(std::process::id().cast_signed());
+    let own = own.filter(|cgroup| cgroup.ends_with(format!("job_{job}")));
+    own.ok_or_else(|| {
+        cannot("the prolog does not run in the job's cgroup (PrologFlags=RunInJob, cgroup v2)")
+    })
+}
+
+fn devices_of(context: &Context, job: &str) -> Result<Vec<Uuid>, Failure> {
+    let is_job = |args: &HolderArgs| args.job_of_part() == Some(job);
+    let lock_file = context.lock_file()?;
+    let holders = ownership_proof::reservations(&lock_file, job_user(), &is_job);
+    let devices = holders.into_iter().flat_map(|holder| holder.args.devices);
+    Ok(devices.collect())
+}
+
+fn cannot(why: impl Into<String>) -> Failure {
+    Failure::new(Kind::CannotRun, why)
+}
