@@ -2,8 +2,8 @@
 //! written by hand: the setting's help, etc/config.toml and docs/GUIDE.md have all of them.
 
 use getgpu_settings::{
-    ArgvZero, Auto, AutoNone, DeviceNames, IdleAction, KEYS, LeaseAt, Log, Policy, RunOrFail,
-    Shown, SlurmTaken, SlurmTasks, Type, Unshared, WithoutGrant,
+    ArgvZero, Auto, AutoNone, DeviceNames, EnforceMemory, IdleAction, KEYS, LeaseAt, Log, Policy,
+    RunOrFail, Shown, SlurmTaken, SlurmTasks, Type, Unshared, WithoutGrant,
 };
 
 const CONFIG: &str = "etc/config.toml";
@@ -11,10 +11,10 @@ const GUIDE: &str = "docs/GUIDE.md";
 
 /// The settings that have words as values.
 #[rustfmt::skip]
-const SETTINGS: [(&str, &[&str]); 16] = [
+const SETTINGS: [(&str, &[&str]); 17] = [
     ("without_grant", WithoutGrant::WORDS), ("unshared", Unshared::WORDS), ("idle_action", IdleAction::WORDS),
     ("log", Log::WORDS), ("auto", Auto::WORDS), ("auto_none", AutoNone::WORDS), ("slurm.tasks", SlurmTasks::WORDS),
-    ("slurm.taken", SlurmTaken::WORDS), ("type", Type::WORDS), ("policy", Policy::WORDS),
+    ("slurm.taken", SlurmTaken::WORDS), ("enforce_memory", EnforceMemory::WORDS), ("type", Type::WORDS), ("policy", Policy::WORDS),
     ("when_taken", RunOrFail::WORDS), ("when_no_gpu", RunOrFail::WORDS), ("argv0", ArgvZero::WORDS),
     ("lease", LeaseAt::WORDS), ("visible", Shown::WORDS), ("names", DeviceNames::WORDS),
 ];

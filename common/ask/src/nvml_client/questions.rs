@@ -173,6 +173,21 @@ impl Client<'_> {
         self.ask(&NvmlRequest::Cpus { device })
     }
 
+    /// How many percent of the time anything computes on a device, if NVML tells it. A MIG device is
+    /// watched for 150 ms, and is what its GPU instance is.
+    ///
+    /// # Errors
+    ///
+    /// The process that asks NVML cannot be started, has ended, or has not answered within its
+    /// limit.
+    pub fn utilization(&mut self, device: &Device) -> Result<Option<u32>, Failure> {
+        let request = NvmlRequest::Utilization {
+            device: device.into(),
+        };
+        let told = self.ask_gpu(device.gpu, &request)?;
+        Ok(told.unwrap_or_default())
+    }
+
     /// Lets the programs in a cgroup have so many bytes of a GPU's memory, and no more, or why that
     /// cannot be. For root.
     ///

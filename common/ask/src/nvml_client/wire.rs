@@ -73,6 +73,11 @@ pub enum NvmlRequest {
         /// Which number.
         gauge: Gauge,
     },
+    /// How busy a device is; none: NVML does not tell.
+    Utilization {
+        /// The device.
+        device: NvmlQuestion,
+    },
     /// How a GPU is connected with each of these.
     Links {
         /// Its NVML index.

@@ -6,7 +6,7 @@ use std::time::{Duration, Instant};
 
 use getgpu_ask::Node;
 use getgpu_lock::{LockFile, Role, Until};
-use getgpu_model::{Activity, Detail, Failure, Gauge, Inventory, Uuid};
+use getgpu_model::{Activity, Detail, Failure, Inventory, Uuid};
 use getgpu_settings::{IdleAction, Settings};
 
 use super::held::{HeldDevice, HeldDevices};
@@ -87,8 +87,8 @@ fn has_limit(held: &HeldDevice) -> bool {
     }
 }
 
-/// A reservation is used by a lease inside it. A MIG device does not tell its utilisation, and of
-/// shares on a GPU all are idle, or none.
+/// A reservation is used by a lease inside it. Of shares on a device, and of the devices of one GPU
+/// instance, all are idle, or none.
 fn look(
     node: &mut Node<'_>,
     inventory: &Inventory,
@@ -103,10 +103,10 @@ fn look(
         };
         match node.nvml()?.usage(device, Detail::Uuid)?.activity {
             Activity::Idle => continue,
-            Activity::Busy if device.slot.is_none() => {}
+            Activity::Busy => {}
             _ => return Ok(Found::Used),
         }
-        if node.nvml()?.gauges(&[device.gpu], Gauge::Utilization)? != [Some(0)] {
+        if node.nvml()?.utilization(device)? != Some(0) {
             return Ok(Found::Used);
         }
         found = Found::Idle;

@@ -21,6 +21,8 @@ class Holder:
     pid: int | None = None
     program: str | None = None
     share: float | None = None
+    memory_limit: int | None = None
+    """Bytes of the GPU's memory that the driver lets its job have; None where its part is counted only."""
     since: int | None = None
     until: int | None = None
     hold: bool | None = None

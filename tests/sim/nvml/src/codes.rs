@@ -13,6 +13,7 @@ pub(crate) const INSUFFICIENT_SIZE: i32 = 7;
 pub(crate) const DRIVER_NOT_LOADED: i32 = 9;
 pub(crate) const FUNCTION_NOT_FOUND: i32 = 13;
 pub(crate) const OPERATING_SYSTEM: i32 = 17;
+pub(crate) const NO_DATA: i32 = 21;
 pub(crate) const ARGUMENT_VERSION_MISMATCH: i32 = 25;
 pub(crate) const UNKNOWN: i32 = 999;
 

@@ -17,6 +17,8 @@ pub fn exists(version: Version, function: &str) -> bool {
         }
         // 460.106 does not have it, 470.256 does.
         "nvmlDeviceGetNvLinkRemoteDeviceType" => version >= Version(470, 0, 0),
+        // 470.256 does not have them, 525.147 does.
+        name if name.starts_with("nvmlGpm") => version >= Version(520, 0, 0),
         // 535.274 does not have it, 550.54 does.
         "nvmlDeviceGetNumaNodeId" => version >= Version(550, 0, 0),
         "nvmlDeviceGetGpuFabricInfoV" => version >= Version(550, 0, 0),

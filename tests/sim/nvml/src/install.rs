@@ -12,14 +12,15 @@ use crate::functions::exists;
 /// The functions that some of the simulated drivers do not have, as far as a program asks for
 /// them.
 #[rustfmt::skip]
-const CHANGED: [&str; 13] = [
+const CHANGED: [&str; 17] = [
     "nvmlDeviceGetMPSComputeRunningProcesses_v2", "nvmlDeviceGetComputeRunningProcesses_v3",
     "nvmlDeviceGetGraphicsRunningProcesses_v3", "nvmlDeviceGetMPSComputeRunningProcesses_v3",
     "nvmlDeviceGetMemoryInfo_v2", "nvmlDeviceGetRunningProcessDetailList",
     "nvmlDeviceGetConfComputeMemSizeInfo", "nvmlDeviceGetNumaNodeId",
     "nvmlDeviceGetGpuFabricInfoV", "nvmlSystemGetConfComputeGpusReadyState",
     "nvmlDeviceGetUnrepairableMemoryFlag_v1", "nvmlDeviceSetMemoryLimits_v1",
-    "nvmlDeviceGetMemoryLimits_v1",
+    "nvmlDeviceGetMemoryLimits_v1", "nvmlGpmSampleAlloc", "nvmlGpmSampleFree",
+    "nvmlGpmMigSampleGet", "nvmlGpmMetricsGet",
 ];
 
 /// What may lie at the library's path without being the library.

@@ -10,6 +10,7 @@ mod codes;
 mod copy;
 mod exports;
 pub mod functions;
+mod gpm;
 mod handle;
 mod health;
 pub mod install;

@@ -148,7 +148,10 @@ fn a_program_that_computes_nothing_is_told_and_listed() {
     let cases = [
         ("gpus4", at_rest, true),
         ("gpus4", computing, false),
+        // A100s do not tell it of MIG devices, H200s do.
         ("mig4", at_rest, false),
+        ("h200x1-mig", at_rest, true),
+        ("h200x1-mig", computing, false),
     ];
     getgpu_tests::all_at_once(cases, |(layout, faults, is_idle)| {
         let Some(sandbox) = Sandbox::given(&MONITOR, layout, END) else {
