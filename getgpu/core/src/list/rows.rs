@@ -14,7 +14,7 @@ use super::watched::WatchedDevice;
 use crate::options::Only;
 
 /// What a device is doing.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum, Serialize, Deserialize)]
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, ValueEnum, Serialize, Deserialize)]
 #[serde(rename_all = "lowercase")]
 pub enum DeviceState {
     /// All of it is leased.
@@ -26,6 +26,7 @@ pub enum DeviceState {
     /// Used by programs that never asked.
     Busy,
     /// NVML will not tell.
+    #[default]
     Unknown,
     /// CUDA cannot or should not start there.
     Unhealthy,
@@ -59,7 +60,7 @@ pub struct ProcessRow {
 }
 
 /// A device in the listing; the names are those of the JSON.
-#[derive(Clone, Debug, Serialize, Deserialize)]
+#[derive(Clone, Debug, Default, Serialize, Deserialize)]
 pub struct Row {
     /// The host, in a listing of several.
     #[serde(skip)]
@@ -117,8 +118,6 @@ impl Row {
         let gpu: Option<&Gpu> = inventory.gpus.iter().find(|gpu| gpu.index == device.gpu);
         let processes: Vec<ProcessRow> = usage.processes.iter().map(process).collect();
         Self {
-            host: None,
-            index: None,
             uuid: device.uuid.to_string(),
             gpu: device.gpu,
             gpu_uuid: device.gpu_uuid.as_ref().map(ToString::to_string),
@@ -133,20 +132,15 @@ impl Row {
             memory_used: usage.memory.map(|m| m.used),
             allowed: true,
             usable: device.usable,
-            excluded: false,
             state: state(&held, usage.activity),
             empty: empty(&held, usage.activity),
-            empty_since: None,
-            idle_since: None,
             share_used: held.used as f64 / UNITS as f64,
             reason: usage.reason.or_else(|| usage.health.text()),
             compute_mode: usage.health.compute_mode,
             health: usage.health.ailments,
             holders: named(held.holders, &processes),
             processes,
-            short_leases: None,
-            outside: None,
-            gauges: Vec::new(),
+            ..Self::default()
         }
     }
 }
@@ -161,7 +155,6 @@ impl Row {
         let uuid = gpu_uuid.filter(|_| silent.slot.is_none());
         let index = order.silent().find(|(_, other)| *other == silent);
         Self {
-            host: None,
             index: index.map(|(index, _)| index),
             uuid: uuid.map(ToString::to_string).unwrap_or_default(),
             gpu: silent.gpu,
@@ -169,28 +162,12 @@ impl Row {
             gpu_name: gpu.and_then(|gpu| gpu.name.clone()),
             pci_bus_id: gpu.and_then(|gpu| gpu.pci_bus_id.clone()),
             mig: silent.slot.is_some(),
-            gpu_instance: None,
-            compute_instance: None,
             mig_index: silent.slot,
-            profile: None,
-            memory_total: None,
-            memory_used: None,
             allowed: true,
             usable: gpu.is_none_or(|gpu| gpu.usable),
-            excluded: false,
-            state: DeviceState::Unknown,
-            empty: None,
-            empty_since: None,
-            idle_since: None,
-            share_used: 0.0,
             reason: Some(silent.reason.clone()),
-            compute_mode: None,
-            health: Vec::new(),
-            holders: Vec::new(),
-            processes: Vec::new(),
-            short_leases: None,
             outside: Some(Outside::Silent),
-            gauges: Vec::new(),
+            ..Self::default()
         }
     }
 }
