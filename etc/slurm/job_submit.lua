@@ -25,6 +25,9 @@ SHARES = {
     { feature = "gpushare8", gres = "gpueighth" },
 }
 
+-- How a request names a gres: `gres:` until Slurm 23.02; from 23.11 on (known by a constant that came with 23.11.2) that is refused.
+local GRES = slurm.GRES_ALLOW_TASK_SHARING and "gres/" or "gres:"
+
 -- Reservations (scontrol(1)) whose jobs alone may ask for a part, such as { "course", "jupyterhub_course_*" }; nil: all jobs may.
 RESERVATIONS = nil
 
@@ -37,7 +40,7 @@ local function words(text)
     return found
 end
 
--- How many of this gres a list such as `gpu:2,gres:gpuquarter:1` asks for; nil if it does not name it.
+-- How many of this gres a list such as `gpu:2,gres/gpuquarter:1` asks for; nil if it does not name it.
 local function count_of(name, list)
     for entry in string.gmatch(list or "", "[^,]+") do
         local kind, rest = string.match((string.gsub(entry, "^gres[:/]", "")), "^([^:=]+)[:=]?(.*)$")
@@ -105,7 +108,7 @@ function share_of_job(job_desc)
         return slurm.ERROR
     end
     if not count then
-        job_desc.tres_per_node = joined(job_desc.tres_per_node, "gres:" .. share.gres .. ":1", ",")
+        job_desc.tres_per_node = joined(job_desc.tres_per_node, GRES .. share.gres .. ":1", ",")
     end
     if not features[share.feature] then
         job_desc.features = joined(job_desc.features, share.feature, "&")

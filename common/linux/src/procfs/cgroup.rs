@@ -2,7 +2,7 @@
 
 use std::path::{Path, PathBuf};
 
-use super::file;
+use super::{Stat, file};
 
 /// Where the hierarchy of version 2 is mounted, on most systems.
 const USUAL: &str = "/sys/fs/cgroup";
@@ -24,10 +24,21 @@ pub fn is_frozen(pid: i32) -> bool {
     events.lines().any(|line| line == "frozen 1")
 }
 
-/// The directory of the cgroup that Slurm has made for the job that a process belongs to, `job_4711`;
-/// none where it is in no such one.
-pub fn of_slurm_job(pid: i32) -> Option<PathBuf> {
-    Some(top()?.join(job_in(&of(pid)?)?))
+/// The directory of the cgroup that Slurm has made for the step that a process belongs to; that of the
+/// job is around it. None where it is in no such one.
+pub fn of_slurm_step(pid: i32) -> Option<PathBuf> {
+    Some(top()?.join(step_in(&of(pid)?)?))
+}
+
+/// The slurmstepd of the step that a process belongs to: root's, in a cgroup beside those of the tasks.
+pub fn slurmstepd_of(pid: i32) -> Option<i32> {
+    let daemons = of_slurm_step(pid)?.join("slurm/cgroup.procs");
+    let daemons = std::fs::read_to_string(daemons).ok()?;
+    let mut pids = daemons.lines().filter_map(|line| line.parse().ok());
+    pids.find(|pid| {
+        super::euid(*pid) == Some(0)
+            && Stat::read(*pid).is_some_and(|stat| stat.comm == "slurmstepd")
+    })
 }
 
 /// The directory of the hierarchy of version 2, if there is one.
@@ -35,12 +46,14 @@ pub fn top() -> Option<PathBuf> {
     mounted_at(&std::fs::read_to_string("/proc/self/mountinfo").ok()?)
 }
 
-/// The part of a cgroup's path down to that of the job.
-fn job_in(path: &str) -> Option<&Path> {
-    Path::new(path).ancestors().find(|path| {
-        let name = path.file_name().and_then(|name| name.to_str());
-        let number = name.and_then(|name| name.strip_prefix("job_"));
-        number.is_some_and(|number| number.parse::<u32>().is_ok())
+/// The part of a cgroup's path down to that of the step. Slurm calls the job's `job_4711`, and from 26.05
+/// on by an identifier of its own.
+fn step_in(path: &str) -> Option<&Path> {
+    let name = |path: &Path| path.file_name()?.to_str().map(str::to_owned);
+    Path::new(path).ancestors().find(|step| {
+        let scope = step.parent().and_then(Path::parent).and_then(name);
+        name(step).is_some_and(|name| name.starts_with("step_"))
+            && scope.is_some_and(|scope| scope.ends_with("slurmstepd.scope"))
     })
 }
 
@@ -56,21 +69,23 @@ mod tests {
     use super::*;
 
     #[test]
-    fn the_cgroup_of_a_job_is_found_around_its_steps() {
+    fn the_cgroup_of_a_step_is_found_around_its_tasks() {
         let slurm = "system.slice/slurmstepd.scope";
         let cases = [
             (
-                format!("{slurm}/job_4711/step_extern/user/task_0"),
-                Some("job_4711"),
+                "job_4711/step_extern/user/task_0",
+                Some("job_4711/step_extern"),
             ),
-            (format!("{slurm}/job_4711"), Some("job_4711")),
-            (format!("{slurm}/job_x/step_0"), None),
-            ("user.slice/user-1000.slice".to_owned(), None),
+            ("s4XHM8KTFNJ100/step_0/slurm", Some("s4XHM8KTFNJ100/step_0")),
+            ("job_4711", None),
+            ("slurmd", None),
         ];
-        for (path, job) in cases {
-            let expected = job.map(|job| Path::new(slurm).join(job));
-            assert_eq!(job_in(&path), expected.as_deref(), "{path}");
+        for (inside, step) in cases {
+            let path = format!("{slurm}/{inside}");
+            let expected = step.map(|step| Path::new(slurm).join(step));
+            assert_eq!(step_in(&path), expected.as_deref(), "{path}");
         }
+        assert_eq!(step_in("user.slice/job_7/step_0"), None);
     }
 
     #[test]

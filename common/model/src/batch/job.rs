@@ -4,7 +4,7 @@
 
 use std::fmt;
 
-use getgpu_linux::procfs::{ancestry, file, process_memory};
+use getgpu_linux::procfs::{ancestry, cgroup, file, process_memory};
 
 /// A job, with its step and task where those are known.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -53,10 +53,12 @@ impl Job {
         self.id.split('.').next().unwrap_or_default()
     }
 
-    /// That of another process: by its cgroup, else by the slurmstepd above it.
+    /// That of another process: by its cgroup, else by the slurmstepd that is there or above it.
     pub fn of(pid: i32) -> Option<Self> {
         let cgroups = file::whole(&format!("/proc/{pid}/cgroup")).ok()?;
-        Self::of_cgroups(&String::from_utf8_lossy(&cgroups)).or_else(|| Self::of_slurmstepd(pid))
+        Self::of_cgroups(&String::from_utf8_lossy(&cgroups))
+            .or_else(|| Self::of_step(cgroup::slurmstepd_of(pid)?))
+            .or_else(|| Self::of_slurmstepd(pid))
     }
 
     /// `/slurm/uid_1000/job_4711/step_0/task_3`, in whatever hierarchy (cgroups(7)).

@@ -1,6 +1,8 @@
 //! Which shares the driver enforces: what each job of Slurm that has a part of a GPU can have of its
 //! memory (setting `enforce_memory`), as the driver tells anybody.
 
+use std::path::Path;
+
 use getgpu_ask::Node;
 use getgpu_linux::procfs::cgroup;
 use getgpu_model::{Failure, Uuid};
@@ -19,8 +21,9 @@ pub fn add(node: &mut Node<'_>, rows: &mut [Row]) -> Result<(), Failure> {
         };
         let holders = row.holders.iter_mut();
         for holder in holders.filter(|holder| holder.share.is_some_and(|share| share < 1.0)) {
-            if let Some(cgroup) = holder.locker.and_then(cgroup::of_slurm_job) {
-                let told = node.nvml()?.memory_limit(&gpu, cgroup)?;
+            let step = holder.locker.and_then(cgroup::of_slurm_step);
+            if let Some(job) = step.as_deref().and_then(Path::parent) {
+                let told = node.nvml()?.memory_limit(&gpu, job.to_owned())?;
                 holder.memory_limit = told.ok().flatten();
             }
         }

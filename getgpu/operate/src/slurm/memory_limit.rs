@@ -2,7 +2,7 @@
 //! (nvmlDeviceSetMemoryLimits_v1, by the job's cgroup). The limit goes with the cgroup, so that no hook
 //! has to take it away.
 
-use std::path::PathBuf;
+use std::path::{Path, PathBuf};
 
 use getgpu_core::call::node;
 use getgpu_linux::procfs::cgroup;
@@ -37,7 +37,7 @@ pub fn enforce(context: &Context, job: &str, share: &str) -> Result<(), Failure>
 }
 
 fn limit(context: &Context, job: &str, share: &str) -> Result<(), Failure> {
-    let cgroup = cgroup_of(job)?;
+    let cgroup = own_cgroup()?;
     let share: Share = share.parse().map_err(cannot)?;
     let devices = devices_of(context, job)?;
     node(&context.loaded.settings).ask(|node| {
@@ -60,10 +60,10 @@ fn limit(context: &Context, job: &str, share: &str) -> Result<(), Failure> {
 
 /// The job's cgroup, which all its tasks will be in. By default slurmd runs the prolog before it makes
 /// that one.
-fn cgroup_of(job: &str) -> Result<PathBuf, Failure> {
-    let own = cgroup::of_slurm_job(std::process::id().cast_signed());
-    let own = own.filter(|cgroup| cgroup.ends_with(format!("job_{job}")));
-    own.ok_or_else(|| {
+fn own_cgroup() -> Result<PathBuf, Failure> {
+    let step = cgroup::of_slurm_step(std::process::id().cast_signed());
+    let job = step.as_deref().and_then(Path::parent);
+    job.map(Path::to_owned).ok_or_else(|| {
         cannot("the prolog does not run in the job's cgroup (PrologFlags=RunInJob, cgroup v2)")
     })
 }
@@ -72,8 +72,14 @@ fn devices_of(context: &Context, job: &str) -> Result<Vec<Uuid>, Failure> {
     let is_job = |args: &HolderArgs| args.job_of_part() == Some(job);
     let lock_file = context.lock_file()?;
     let holders = ownership_proof::reservations(&lock_file, job_user(), &is_job);
-    let devices = holders.into_iter().flat_map(|holder| holder.args.devices);
-    Ok(devices.collect())
+    let devices: Vec<Uuid> = holders
+        .into_iter()
+        .flat_map(|holder| holder.args.devices)
+        .collect();
+    if devices.is_empty() {
+        return Err(cannot("its reservation cannot be read"));
+    }
+    Ok(devices)
 }
 
 fn cannot(why: impl Into<String>) -> Failure {

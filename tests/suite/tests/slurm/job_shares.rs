@@ -99,7 +99,10 @@ fn jobs_queue_in_slurm_until_a_part_is_free() {
     sandbox.until_running(8);
     let shown = cluster.ask(&["squeue", "-h", "-o", "%T %b %f"]);
     let shows = |line: &str, state: &str| {
-        line.starts_with(&format!("{state} gres:gpuquarter")) && line.ends_with(" gpushare4")
+        [":", "/"]
+            .iter()
+            .any(|sign| line.starts_with(&format!("{state} gres{sign}gpuquarter")))
+            && line.ends_with(" gpushare4")
     };
     let count = |state: &str| shown.lines().filter(|line| shows(line, state)).count();
     assert_eq!((count("RUNNING"), count("PENDING")), (8, 2), "{shown}");

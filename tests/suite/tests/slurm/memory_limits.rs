@@ -28,7 +28,7 @@ impl JobCgroup {
     fn make(number: &str) -> Option<Self> {
         let top = sim_node::cgroup_top()?.join(format!("getgpu-test-{number}"));
         let cgroup = Self {
-            job: top.join(format!("job_{number}")),
+            job: top.join(format!("slurmstepd.scope/job_{number}")),
             top,
         };
         if let Err(error) = fs::create_dir_all(cgroup.job.join("step_extern")) {
@@ -73,7 +73,12 @@ impl Drop for JobCgroup {
     /// Its last processes have just ended, and the kernel may still be at it.
     fn drop(&mut self) {
         let is_removed = || {
-            for place in [&self.job.join("step_extern"), &self.job, &self.top] {
+            for place in [
+                &self.job.join("step_extern"),
+                &self.job,
+                &self.top.join("slurmstepd.scope"),
+                &self.top,
+            ] {
                 let _ = fs::remove_dir(place);
             }
             !self.top.exists()
