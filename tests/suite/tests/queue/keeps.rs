@@ -83,3 +83,19 @@ fn nothing_is_kept_for_a_wait_for_what_the_own_shell_holds() {
     });
     assert_eq!(listing::free_devices(&sandbox), "3");
 }
+
+/// Inside what the shell holds a call waits for what is used there, and is served then.
+#[test]
+fn a_wait_inside_what_the_own_shell_holds_is_for_what_others_use_there() {
+    let sandbox = Sandbox::new("gpus4");
+    let script = "export CUDA_VISIBLE_DEVICES=$(getgpu -q -n 4 --hold); \
+        for i in 1 2; do cudawrap -- sim-cuda --until-file end & done; \
+        until [ -e go ]; do sleep 0.01; done; cudawrap -n 3..4 --wait=100 -- true";
+    let waiter = sandbox.shell("bash", script).spawn();
+    sandbox.until_running(2);
+    sandbox.file("work/go", "", 0o644);
+    wait::until("it waits", || waiter.stderr().contains("waiting"));
+    sandbox.file("work/end", "", 0o644);
+    let said = "cudawrap: waiting for a device: 2 of 4 in use, 0 ahead of you";
+    waiter.wait().exits(0).mentions(said);
+}
