@@ -346,7 +346,7 @@ impl<N: Name> Seeker for Search<'_, '_, N> {
 
     fn outlook(&self, probe: &OfdLock) -> Outlook {
         let pool = self.request.filter.pool(&self.inventory);
-        Outlook::of(self.lock_file, probe, pool)
+        Outlook::of(self.lock_file, probe, &self.request, pool)
     }
 
     fn over_limit(&mut self, probe: &OfdLock) -> Result<Option<Failure>, Failure> {
