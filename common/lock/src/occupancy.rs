@@ -26,13 +26,20 @@ impl Occupancy {
     ///
     /// The lock file cannot be read.
     pub fn read(probe: &OfdLock, level: Level, span: Span) -> Result<Self, Failure> {
-        let regions: &[Range] = match level {
-            Level::Outer => &[span.lease(), span.reservation()],
-            Level::Inner { reserved: false } => &[span.inner_lease(), span.inner_reservation()],
-            Level::Inner { reserved: true } => {
-                &[span.inner_lease(), span.inner_reservation(), span.lease()]
-            }
-        };
+        let inner = [span.inner_lease(), span.inner_reservation(), span.lease()];
+        match level {
+            Level::Outer => Self::of(probe, &[span.lease(), span.reservation()]),
+            Level::Inner { reserved: false } => Self::of(probe, &inner[..2]),
+            Level::Inner { reserved: true } => Self::of(probe, &inner),
+        }
+    }
+
+    /// The same of these regions; all of the device if there are too many claims to read.
+    ///
+    /// # Errors
+    ///
+    /// The lock file cannot be read.
+    pub fn of(probe: &OfdLock, regions: &[Range]) -> Result<Self, Failure> {
         let mut taken = Self::default();
         for region in regions {
             let scan = probe.conflicts(*region, MOST)?;
@@ -70,20 +77,6 @@ impl Occupancy {
         }
         meets(&self.tentative).then_some(Held::Tentative)
     }
-}
-
-/// What of one region others claim; all of it if there are too many to read.
-///
-/// # Errors
-///
-/// The lock file cannot be read.
-pub fn in_region(probe: &OfdLock, region: Range) -> Result<Units, Failure> {
-    let scan = probe.conflicts(region, MOST)?;
-    Ok(if scan.flood {
-        Units::whole()
-    } else {
-        Units::of(scan.found.iter().map(|c| c.range), region)
-    })
 }
 
 /// Whether any process claims some of these units in a region.

@@ -248,8 +248,8 @@ pub fn shown_in(locks: &[OwnLock], lock_file: &LockFile, region: Range) -> Units
     Units::locked(locks, lock_file.identity.1, region)
 }
 
-/// Whether a reservation of these devices is inside another one: its holder has its inner range too,
-/// and its end frees nothing for those outside. There is one level, so that nothing is inside it.
+/// Whether a reservation of these devices was made inside another one, or inside a lease: its holder
+/// has its inner range too. There is one level, so that nothing is inside it.
 pub fn is_inside_another(lock_file: &LockFile, holder: i32, devices: &[Uuid]) -> bool {
     let locks = locks_of(holder);
     let inner = |uuid| shown_in(&locks, lock_file, Span::of(uuid).inner_reservation());

@@ -65,6 +65,7 @@ pub fn take_in_turn(
             return Ok(outcome);
         }
     }
+    search.request = Owned::inside(&search.granted, named.cover());
     let progress = Progress::asked(settings, named.diag);
     Waiter::new(named.lock_file, queue, search, progress, wait.into())?.wait()
 }
@@ -117,7 +118,8 @@ impl Seeker for NamedSearch<'_> {
     }
 
     fn outlook(&self, probe: &OfdLock) -> Outlook {
-        Outlook::of(self.named.lock_file, probe, self.named.devices.iter())
+        let devices = self.named.devices.iter();
+        Outlook::of(self.named.lock_file, probe, &self.request, devices)
     }
 
     fn over_limit(&mut self, _probe: &OfdLock) -> Result<Option<Failure>, Failure> {

@@ -3,6 +3,7 @@
 
 use std::time::Duration;
 
+use getgpu_choose::Owned;
 use getgpu_lock::{Holder, LockFile, OfdLock, Span, holders};
 use getgpu_model::{
     Device,
@@ -19,14 +20,17 @@ pub struct Outlook {
 }
 
 impl Outlook {
-    /// Of these devices. Those whose holders cannot be read say nothing.
+    /// Of these devices. Those whose holders cannot be read say nothing, nor do those that the call
+    /// owns, since what it owns them by is a holder too.
     pub fn of<'d>(
         lock_file: &LockFile,
         probe: &OfdLock,
+        request: &Owned,
         devices: impl Iterator<Item = &'d Device>,
     ) -> Self {
-        let held =
-            devices.filter_map(|d| holders::holdings(lock_file, probe, Span::of(&d.uuid)).ok());
+        let held = devices
+            .filter(|_| request.cover.is_none())
+            .filter_map(|d| holders::holdings(lock_file, probe, Span::of(&d.uuid)).ok());
         let holders: Vec<Holder> = held.flat_map(|held| held.holders).collect();
         Self {
             held_since: holders.iter().filter_map(|holder| holder.since).min(),

@@ -10,8 +10,7 @@ use getgpu_linux::{
     procfs::{fdinfo, namespaces},
 };
 use getgpu_lock::{
-    HolderArgs, HolderProcess, Level, LockFile, OfdLock, Side, Span, holders, occupancy,
-    ownership_proof,
+    HolderProcess, Level, LockFile, Occupancy, OfdLock, Side, Span, holders, ownership_proof,
 };
 use getgpu_model::{Device, Failure, Inventory, Units};
 
@@ -100,13 +99,11 @@ impl Soon<'_> {
         device: &Device,
     ) -> Result<Units, Failure> {
         let (span, level) = (Span::of(&device.uuid), self.level(lack));
-        let mut leaving = occupancy::in_region(
-            self.probe,
-            match level {
-                Level::Outer => span.lingering(),
-                Level::Inner { .. } => span.inner_lingering(),
-            },
-        )?;
+        let marks = match level {
+            Level::Outer => span.lingering(),
+            Level::Inner { .. } => span.inner_lingering(),
+        };
+        let mut leaving = Occupancy::of(self.probe, &[marks])?.confirmed;
         if lack == Lack::Allowance && !leaving.is_empty() {
             let own = namespaces::host_uid(nix::unistd::geteuid().as_raw());
             if !holders::uids(self.probe, span, Side::Reservation)?.contains(&own) {
@@ -119,20 +116,31 @@ impl Soon<'_> {
             let locks = ownership_proof::locks_of(holder.pid);
             leaving = leaving.union(&ownership_proof::shown_in(&locks, self.lock_file, region));
         }
-        Ok(leaving)
+        if leaving.is_empty() {
+            return Ok(leaving);
+        }
+        // A lease around a reservation, or on it, stays.
+        let leases = Occupancy::of(self.probe, &[span.of_side(Side::Lease, level)])?;
+        Ok(leaving.difference(&leases.confirmed))
     }
 }
 
 /// The holders of the own user whose reservations may end soon, and free something on this level
-/// then: those inside a reservation hold its device for that one, which stays.
+/// then: one inside another has its device for that one, which stays.
 fn own_that_may_end_soon(lock_file: &LockFile, level: Level) -> Vec<HolderProcess> {
-    let may_end_soon = |args: &HolderArgs| args.is_plain() || args.is_ending();
     let uid = nix::unistd::geteuid().as_raw();
-    let mut own = ownership_proof::reservations(lock_file, Some(uid), &may_end_soon);
-    own.retain(|one| {
-        level != Level::Outer
-            || !ownership_proof::is_inside_another(lock_file, one.pid, &one.args.devices)
+    let own = ownership_proof::reservations(lock_file, Some(uid), &|_| true);
+    let is_inside = |one: &HolderProcess| {
+        level == Level::Outer
+            && ownership_proof::is_inside_another(lock_file, one.pid, &one.args.devices)
+    };
+    let (mut inside, mut own): (Vec<_>, Vec<_>) = own.into_iter().partition(is_inside);
+    inside.retain(|one| {
+        let mut around = own.iter().flat_map(|around| &around.args.devices);
+        !around.any(|device| one.args.devices.contains(device))
     });
+    own.append(&mut inside);
+    own.retain(|one| one.args.is_plain() || one.args.is_ending());
     own
 }
 

@@ -30,18 +30,24 @@ pub fn link_into(bin: &Path, lib: &Path) {
         );
         // A link needs no open file for writing, which a process forked at that moment
         // would keep (ETXTBSY).
-        let linked = fs::hard_link(&from, &to);
-        if linked.is_err() {
-            // By another process: a program that another test forks meanwhile would keep
-            // the copy open for writing (ETXTBSY).
-            let copied = std::process::Command::new("cp").args([&from, &to]).status();
-            assert!(
-                copied.is_ok_and(|status| status.success()),
-                "cannot copy {} into the sandbox",
-                from.display()
-            );
+        if fs::hard_link(&from, &to).is_err() {
+            copy_program(&from, &to);
         }
     }
+}
+
+/// Copies a program. Another process does that: what a test beside this one forks meanwhile would
+/// keep a copy open for writing that this process makes, and then it cannot be executed (ETXTBSY).
+#[track_caller]
+pub fn copy_program(from: impl AsRef<Path>, to: impl AsRef<Path>) {
+    let (from, to) = (from.as_ref(), to.as_ref());
+    let copied = std::process::Command::new("cp").args([from, to]).status();
+    assert!(
+        copied.is_ok_and(|status| status.success()),
+        "cannot copy {} to {}",
+        from.display(),
+        to.display()
+    );
 }
 
 /// target/debug or target/release: the test is in `deps` below it.

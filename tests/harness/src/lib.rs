@@ -30,6 +30,7 @@ mod terminal;
 pub mod wait;
 mod watcher;
 
+pub use binaries::copy_program;
 pub use builder::{Builder, temporary};
 pub use command::Command;
 pub use drivers::{DRIVERS, is_from};

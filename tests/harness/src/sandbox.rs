@@ -10,7 +10,7 @@ use sim_node::Folder;
 use tempfile::TempDir;
 
 use crate::skip::{self, Need};
-use crate::{Builder, Command, Outcome};
+use crate::{Builder, Command, Outcome, copy_program};
 
 /// One test's own machine.
 #[derive(Debug)]
@@ -102,11 +102,17 @@ impl Sandbox {
         self.file("config.toml", &format!("{list}{toml}\n"), 0o644);
     }
 
-    /// Makes a file of this mode.
+    /// Makes a file of this mode; one that can be executed as [`copy_program`] does.
     pub fn file(&self, name: &str, text: &str, mode: u32) -> PathBuf {
         let path = self.path(name);
         fs::create_dir_all(path.parent().expect("a parent")).expect("the file's directory");
-        fs::write(&path, text).expect("a file of the sandbox");
+        if mode & 0o111 == 0 {
+            fs::write(&path, text).expect("a file of the sandbox");
+        } else {
+            let written = tempfile::NamedTempFile::new().expect("a file for its text");
+            fs::write(&written, text).expect("its text");
+            copy_program(&written, &path);
+        }
         fs::set_permissions(&path, fs::Permissions::from_mode(mode)).expect("its mode");
         path
     }

@@ -23,6 +23,8 @@ pub const INNER_LEASE: i64 = 0x30_0000;
 pub const INNER_RESERVATION: i64 = 0x40_0000;
 /// Where the units begin that holders mark whose programs have exited.
 pub const LINGERING: i64 = 0x60_0000;
+/// The same inside a reservation or a lease.
+pub const INNER_LINGERING: i64 = 0x70_0000;
 /// A byte for each process with a lease.
 pub const LEASE_PIDS: i64 = 0x100_0000;
 /// Where the uids of those who lease it begin.

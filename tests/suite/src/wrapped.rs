@@ -6,7 +6,7 @@ use std::fs;
 use std::os::unix::fs::symlink;
 use std::path::{Path, PathBuf};
 
-use harness::{Command, Sandbox, skip};
+use harness::{Command, Sandbox, copy_program, skip};
 
 use crate::bytes;
 
@@ -25,7 +25,7 @@ pub fn wrap_shell(sandbox: &Sandbox, directory: &str, name: &str) -> PathBuf {
     let link = wrap(sandbox, directory, name, "probe");
     let hidden = link.with_file_name(format!("CUDAWRAP_{name}"));
     fs::remove_file(&hidden).expect("its program");
-    fs::copy("/bin/bash", &hidden).expect("a copy of the shell");
+    copy_program("/bin/bash", &hidden);
     link
 }
 

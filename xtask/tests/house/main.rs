@@ -2,4 +2,5 @@
 #![allow(clippy::unwrap_used)]
 
 mod file_sizes;
+mod map;
 mod type_names;

@@ -16,8 +16,8 @@ use crate::request::{Granted, Owned};
 use getgpu_linux::procfs::{ancestry, namespaces};
 use getgpu_linux::{Range, Stat, run_clock};
 use getgpu_lock::{
-    Claim, HolderArgs, LockFile, OfdLock, Side, Span, claim::named_lease, holders, occupancy,
-    ownership_proof,
+    Claim, HolderArgs, LockFile, Occupancy, OfdLock, Side, Span, claim::named_lease, holders,
+    occupancy, ownership_proof,
 };
 use getgpu_model::{Device, Diag, Failure, Kind, Units, Uuid, quantity, share};
 
@@ -351,7 +351,7 @@ impl NamedDevice<'_> {
         };
         let began = run_clock::now();
         while run_clock::since(began) < PATIENCE {
-            let leased = occupancy::in_region(self.probe, self.span().lease())?;
+            let leased = Occupancy::of(self.probe, &[self.span().lease()])?.all();
             let Some(room) = Units::whole().difference(&leased).first(wanted) else {
                 return Ok(None);
             };

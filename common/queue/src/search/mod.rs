@@ -86,8 +86,8 @@ impl<'a, 'n, N: Name> Search<'a, 'n, N> {
             lock_file: at.lock_file,
             side: at.side,
             sufficient: Rc::clone(&inventory),
+            request: Owned::now(&granted, at.lock_file, Some(&inventory)),
             inventory,
-            request: Owned::inside(&granted, None),
             granted,
             node,
             environment: at.environment,
@@ -346,7 +346,7 @@ impl<N: Name> Seeker for Search<'_, '_, N> {
 
     fn outlook(&self, probe: &OfdLock) -> Outlook {
         let pool = self.request.filter.pool(&self.inventory);
-        Outlook::of(self.lock_file, probe, pool)
+        Outlook::of(self.lock_file, probe, &self.request, pool)
     }
 
     fn over_limit(&mut self, probe: &OfdLock) -> Result<Option<Failure>, Failure> {

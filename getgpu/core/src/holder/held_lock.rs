@@ -4,7 +4,7 @@
 use std::os::fd::{AsFd, OwnedFd};
 
 use getgpu_linux::procfs::{fdinfo, namespaces};
-use getgpu_lock::{HolderArgs, OfdLock, Side, Span, claim::sign};
+use getgpu_lock::{HolderArgs, OfdLock, Side, Span, claim::sign, occupancy};
 use getgpu_model::{Units, Uuid};
 
 /// The confirmed reservation of some devices.
@@ -59,13 +59,11 @@ impl<'a> HeldLock<'a> {
         let mark = self.reopen()?;
         for device in self.devices {
             let (span, reserved) = (Span::of(device), self.reserved("self", device));
-            // Inner units are held on the outer range too, which does not end with them.
-            let marked = if reserved.inner.is_empty() {
-                reserved.outer.at(span.lingering()).collect::<Vec<_>>()
-            } else {
-                reserved.inner.at(span.inner_lingering()).collect()
-            };
-            for range in marked {
+            let others = || occupancy::any_held(&self.lock, &reserved.outer, span.reservation());
+            // What the reservation around this one has on the outer range too does not end with it.
+            let stays = !reserved.inner.is_empty() && others().unwrap_or(true);
+            let outer = reserved.outer.at(span.lingering()).filter(|_| !stays);
+            for range in outer.chain(reserved.inner.at(span.inner_lingering())) {
                 let _ = mark.try_read(range);
             }
         }
@@ -105,7 +103,7 @@ mod tests {
 
     use super::*;
 
-    /// Units inside a reservation are marked there: others wait for what is about to end among
+    /// Units inside a reservation are marked there alone: others wait for what is about to end among
     /// those that they could have.
     #[test]
     fn the_mark_is_beside_what_ends() {
@@ -118,15 +116,15 @@ mod tests {
         let probe = open();
         let marks = [span.lingering(), span.inner_lingering()];
         let marked = || marks.map(|region| probe.conflict(region).unwrap().is_some());
-        for inside in [false, true] {
-            let lock = open();
+        // Inside another reservation, and inside a lease, which has a range of its own.
+        for (is_inner, is_around) in [(false, false), (true, true), (true, false)] {
+            let (lock, around) = (open(), open());
             assert!(lock.try_read(span.reservation()).unwrap());
-            if inside {
-                assert!(lock.try_read(span.inner_reservation()).unwrap());
-            }
+            assert!(!is_inner || lock.try_read(span.inner_reservation()).unwrap());
+            assert!(!is_around || around.try_read(span.reservation()).unwrap());
             let held = HeldLock::new(&args, lock);
             let mark = held.mark_lingering();
-            assert_eq!(marked(), [!inside, inside]);
+            assert_eq!(marked(), [!is_around, is_inner]);
             drop(mark);
             // A child that another test has forked has the mark for a moment longer.
             let began = Instant::now();

@@ -272,8 +272,10 @@ impl Reservation<'_> {
                 continue;
             }
             if mark.is_none() {
-                (began, mark) = (run_clock::now(), self.lock.mark_lingering());
+                began = run_clock::now();
             }
+            // What was around it may have ended meanwhile.
+            mark = self.lock.mark_lingering();
             let left = self.linger.saturating_sub(run_clock::since(began));
             run_clock::sleep(LOOK.min(left));
             let last = run_clock::since(began) >= self.linger;

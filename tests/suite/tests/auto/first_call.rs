@@ -9,7 +9,7 @@ use getgpu_tests::listing;
 use getgpu_tests::wrapped::{put, python};
 use getgpu_tests::{OTHER, assert_devices, root};
 use harness::skip;
-use harness::{Sandbox, Signal};
+use harness::{Sandbox, Signal, copy_program};
 
 /// The leases as `--list` shows them: device, pid and program.
 fn leases(sandbox: &Sandbox) -> Vec<(String, i64, String)> {
@@ -208,7 +208,7 @@ fn a_wrapped_program_that_may_not_be_read_keeps_its_device() {
     // The lock of the node, which only root makes.
     sandbox.ask("--no-reserve").exits(0);
     let program = sandbox.path("work/closed");
-    fs::copy(sandbox.path("bin/cuda"), &program).unwrap();
+    copy_program(sandbox.path("bin/cuda"), &program);
     fs::set_permissions(&program, fs::Permissions::from_mode(0o711)).unwrap();
     for options in ["--", "--share 1/2 --"] {
         let line = format!("cudawrap {options} @/work/closed init visible uuid");

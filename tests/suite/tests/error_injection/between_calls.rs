@@ -2,6 +2,7 @@
 //! before each. A device that a user is about to have is counted at every moment, and a
 //! reservation that ends while a device is chosen from it gives nothing.
 
+use std::collections::BTreeSet;
 use std::os::unix::fs::MetadataExt;
 use std::time::{Duration, Instant};
 
@@ -10,6 +11,7 @@ use getgpu_tests::{OTHER, all_at_once, bytes, ending, somebody};
 use harness::size;
 use harness::skip::{self, Need};
 use harness::{Command, Sandbox, Signal, wait, written};
+use inject::Call;
 use nix::libc::{F_RDLCK, F_UNLCK, SYS_sendto, SYS_write};
 use nix::sys::signal::kill;
 use nix::sys::stat::Mode;
@@ -21,11 +23,15 @@ fn is_program(pid: i32) -> bool {
     is_one_of(pid, &["true", "CUDAWRAP_app"])
 }
 
-/// Follows `command` and calls `look` before each system call, with its number; its exit
-/// status, and what it wrote.
-fn watch(command: Command, mut look: impl FnMut(i64)) -> (i32, String) {
+fn is_holder(pid: &&i32) -> bool {
+    let name = std::fs::read_to_string(format!("/proc/{pid}/comm"));
+    name.is_ok_and(|name| name == "getgpu-hold\n")
+}
+
+/// Follows `command` and calls `look` before each system call; its exit status, and what it wrote.
+fn watch(command: Command, look: impl FnMut(&Call)) -> (i32, String) {
     let (mut command, out, err) = command.parts();
-    let story = inject::watch(&mut command, is_program, |call| look(call.number));
+    let story = inject::watch(&mut command, is_program, look);
     assert!(!story.hung, "it does not end");
     (story.status, written(&out) + &written(&err))
 }
@@ -50,7 +56,7 @@ fn a_claimed_device_is_counted_until_the_program_has_it() {
     ];
     for (side, uids, words) in cases {
         let (mut claimed, mut uncounted) = (0, 0);
-        let look = |_| {
+        let look = |_: &Call| {
             for span in &spans {
                 if !bytes::is_locked(&probe, span + side, bytes::UNITS) {
                     continue;
@@ -79,11 +85,13 @@ fn a_holder_that_was_not_printed_gives_its_lock_up_first() {
         return;
     }
     let sandbox = Sandbox::new("mig4");
-    let (mut moments, mut early) = (0, 0);
-    let look = |_| {
-        for holder in sandbox.holders() {
+    let (mut moments, mut early, mut pids) = (0, 0, BTreeSet::new());
+    let look = |call: &Call| {
+        // All processes of the machine at each call would take minutes on a slow one.
+        pids.insert(call.pid);
+        for pid in pids.iter().filter(is_holder) {
             let is_open = |descriptor: i32| {
-                std::fs::symlink_metadata(format!("/proc/{}/fd/{descriptor}", holder.pid)).is_ok()
+                std::fs::symlink_metadata(format!("/proc/{pid}/fd/{descriptor}")).is_ok()
             };
             let waits = is_open(4);
             moments += usize::from(waits);
@@ -132,7 +140,7 @@ fn a_lock_that_was_made_meanwhile_is_not_replaced() {
     std::fs::remove_file(sandbox.lock()).unwrap();
     let mut first = None;
     let (status, second) = watch(sandbox.words("getgpu --for=1"), |call| {
-        if call == nix::libc::SYS_renameat2 && first.is_none() {
+        if call.number == nix::libc::SYS_renameat2 && first.is_none() {
             let device = sandbox.ask("--for=5").exits(0).line();
             first = Some((device, std::fs::metadata(sandbox.lock()).unwrap().ino()));
         }
@@ -157,7 +165,7 @@ fn a_lock_that_is_replaced_meanwhile_gives_nothing() {
             let lock = sandbox.lock();
             let mut calls = 0;
             let (found, said) = watch(sandbox.words(words), |call| {
-                if call != nix::libc::SYS_fcntl {
+                if call.number != nix::libc::SYS_fcntl {
                     return;
                 }
                 if calls == *at {
@@ -262,7 +270,7 @@ fn end_what_is_around(
         })
     };
     let mut given = None;
-    let look = |_| {
+    let look = |_: &Call| {
         if given.is_none()
             && let Some(uuid) = claimed()
         {
@@ -297,8 +305,8 @@ fn a_share_that_begins_during_the_choice_leaves_room() {
     let probe = bytes::open(&sandbox);
     let lease = bytes::span(&sandbox.uuids()[0]) + bytes::LEASE;
     let mut begun = false;
-    let look = |call| {
-        if !begun && call == SYS_sendto && bytes::is_locked(&probe, lease, bytes::UNITS) {
+    let look = |call: &Call| {
+        if !begun && call.number == SYS_sendto && bytes::is_locked(&probe, lease, bytes::UNITS) {
             begun = true;
             let sharer = "cudawrap --share 1/2 -- sim-cuda --shared --until-file over >&2 &";
             sandbox.shell("sh", sharer).run().exits(0);
@@ -335,7 +343,7 @@ fn numbers_and_several_devices_are_taken_by_one_call_at_a_time() {
         };
         let probe = bytes::open(&sandbox);
         let mut held = None;
-        let look = |_| {
+        let look = |_: &Call| {
             let mut taken = taken.iter();
             let any = taken.any(|(start, length)| bytes::is_locked(&probe, *start, *length));
             if held.is_none() && any {
@@ -356,17 +364,11 @@ fn a_signal_behind_the_answer_leaves_the_reservation() {
     }
     let sandbox = Sandbox::new("h200x1");
     let (mut sent, mut last) = (None, Instant::now());
-    let look = |number| {
+    let look = |call: &Call| {
         last = Instant::now();
-        if number != SYS_write || sent.is_some() {
-            return;
-        }
-        for pid in sandbox.processes() {
-            let call = std::fs::read_to_string(format!("/proc/{pid}/syscall"));
-            if call.is_ok_and(|call| call.starts_with(&format!("{SYS_write} 0x1 "))) {
-                kill(Pid::from_raw(pid), Signal::SIGTERM).unwrap();
-                sent = Some(last);
-            }
+        if call.number == SYS_write && call.arguments[0] == 1 && sent.is_none() {
+            kill(Pid::from_raw(call.pid), Signal::SIGTERM).unwrap();
+            sent = Some(last);
         }
     };
     watch(sandbox.words("getgpu --for=3"), look);

@@ -1,6 +1,6 @@
 //! What was typed slightly wrong is answered with what was probably meant.
 
-use harness::{Sandbox, Terminal};
+use harness::{Sandbox, Terminal, copy_program};
 
 #[test]
 fn verbose_says_for_whom_a_device_is_reserved() {
@@ -139,7 +139,7 @@ fn on_a_terminal_ones_own_reservations_come_with_their_remedy() {
     let piped = call().run();
     assert!(!piped.exits(1).stderr.contains("reserved for you"));
     // In a shell that Slurm has adopted (pam_slurm_adopt) a step of the job may have the device.
-    std::fs::copy("/bin/sh", sandbox.path("work/slurmstepd")).unwrap();
+    copy_program("/bin/sh", sandbox.path("work/slurmstepd"));
     let adopted = "exec -a 'slurmstepd: [7.extern]' ./slurmstepd -c 'getgpu --for 0; exit $?'";
     let shell = sandbox.command("bash").args(["-c", adopted]);
     let terminal = Terminal::new(200, 24);

@@ -5,7 +5,7 @@ use std::fs;
 use std::os::unix::fs::{PermissionsExt, symlink};
 
 use getgpu_tests::wrapped::wrap_shell;
-use harness::Sandbox;
+use harness::{Sandbox, copy_program};
 
 /// As `gmx` finds `share/gromacs` in a tree that was moved.
 const LOOK: &str = r#"f=$(readlink -f "$0"); cat "${f%/*}/../share/gromacs/residuetypes.dat""#;
@@ -67,7 +67,7 @@ fn a_copied_python_keeps_its_prefix_by_the_setting() {
     wrap_shell(&sandbox, "env/bin", &version);
     let hidden = sandbox.path(&format!("env/bin/CUDAWRAP_{version}"));
     fs::remove_file(&hidden).unwrap();
-    fs::copy(&python, &hidden).unwrap();
+    copy_program(&python, &hidden);
     fs::set_permissions(&hidden, fs::Permissions::from_mode(0o755)).unwrap();
     fs::create_dir_all(sandbox.path("env/lib")).unwrap();
     symlink(&library, sandbox.path(&format!("env/lib/{version}"))).unwrap();

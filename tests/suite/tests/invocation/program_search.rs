@@ -7,7 +7,7 @@ use std::os::unix::fs::symlink;
 use std::path::Path;
 
 use getgpu_tests::wrapped::{Facts, put, wrap};
-use harness::{Outcome, Sandbox};
+use harness::{Outcome, Sandbox, copy_program};
 
 pub(crate) fn run(sandbox: &Sandbox, program: impl AsRef<OsStr>) -> Outcome {
     sandbox.command(program).args(["one"]).run()
@@ -30,10 +30,7 @@ fn a_copy_a_hard_link_and_a_moved_cudawrap_are_still_cudawrap() {
         put(&sandbox, &sandbox.path(place).join("CUDAWRAP_app"), "probe");
     }
     put(&sandbox, &sandbox.path("work/a/app"), "cudawrap");
-    // By another process: one that is forked here meanwhile would keep the copy open for
-    // writing.
-    let copied = sandbox.words("cp @/bin/cudawrap @/work/b/app").run();
-    copied.exits(0);
+    copy_program(sandbox.path("bin/cudawrap"), sandbox.path("work/b/app"));
     wrap(&sandbox, "work/c", "app", "probe");
     for place in ["work/a", "work/b", "work/c"] {
         if place == "work/c" {

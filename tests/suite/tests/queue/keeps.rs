@@ -1,7 +1,7 @@
 //! For whom devices are kept beside those who want several: for one that wants all of a device that others
 //! share, and not for one that only its own user keeps waiting.
 
-use getgpu_tests::listing;
+use getgpu_tests::{all_at_once, listing};
 use harness::{Running, Sandbox, wait};
 
 use crate::waiters::line_up;
@@ -82,4 +82,29 @@ fn nothing_is_kept_for_a_wait_for_what_the_own_shell_holds() {
         said.contains("1 of 4 are held by what this call comes from")
     });
     assert_eq!(listing::free_devices(&sandbox), "3");
+}
+
+/// Inside what the shell holds a call waits for what is used there, and is served then.
+#[test]
+fn a_wait_inside_what_the_own_shell_holds_is_for_what_others_use_there() {
+    const HOLD: &str = "export CUDA_VISIBLE_DEVICES=$(getgpu -q -n 4 --hold); . ./inside";
+    const LEASE: &str = "cudawrap -n 4 -- bash ./inside";
+    let cases = [(HOLD, "3..4"), (HOLD, "4"), (LEASE, "3"), (LEASE, "4")];
+    all_at_once(cases, |(around, count)| {
+        let sandbox = Sandbox::new("gpus4");
+        let inside = format!(
+            "for i in 1 2; do cudawrap -- sim-cuda --until-file end & done; \
+             until [ -e go ]; do sleep 0.01; done; cudawrap -n {count} --wait=100 -- true"
+        );
+        sandbox.file("work/inside", &inside, 0o644);
+        let waiter = sandbox.shell("bash", around).spawn();
+        sandbox.until_running(2);
+        sandbox.file("work/go", "", 0o644);
+        wait::until("it waits", || waiter.stderr().contains("waiting"));
+        sandbox.file("work/end", "", 0o644);
+        let outcome = waiter.wait();
+        let said = outcome.exits(0).stderr.lines().next();
+        let line = "cudawrap: waiting for a device: 2 of 4 in use, 0 ahead of you";
+        assert_eq!(said, Some(line), "{around}, -n {count}");
+    });
 }

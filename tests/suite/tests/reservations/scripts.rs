@@ -248,6 +248,67 @@ fn an_unnoticed_end_is_waited_for(sandbox: &Sandbox, refusal: &str) {
     shell.wait();
 }
 
+/// A lease and a hold of all devices, each with a reservation of one of them inside that lingers,
+/// and then the command `$END`.
+const AROUND: [&str; 2] = [
+    "cudawrap -n 4 -- sh -c 'CUDA_VISIBLE_DEVICES=$(getgpu) sim-cuda --run 0.5; eval \"$END\"'",
+    "export CUDA_VISIBLE_DEVICES=$(getgpu -q -n 4 --hold); \
+     CUDA_VISIBLE_DEVICES=$(getgpu) sim-cuda --run 0.5; eval \"$END\"",
+];
+
+/// What is left of a lease, or of a hold, is a reservation inside it that lingers: its end is waited
+/// for as that of any other.
+#[test]
+fn what_lingers_alone_after_what_was_around_it_is_waited_for() {
+    all_at_once(AROUND, |around| {
+        let sandbox = Sandbox::new("gpus4");
+        let shell = || sandbox.shell("bash", around).env("END", "true").run();
+        shell().exits(0);
+        sandbox.words("cudawrap -n 4 -- true").run().exits(0);
+        // Another user sees no more than what the lock says.
+        let first = shell();
+        first.exits(0);
+        let any = |place| {
+            let probe = bytes::open(&sandbox);
+            let uuids = sandbox.uuids().into_iter();
+            let mut starts = uuids.map(|uuid| bytes::span(&uuid) + place);
+            starts.any(|start| bytes::is_locked(&probe, start, bytes::UNITS))
+        };
+        wait::until("it is marked, or has ended", || {
+            any(bytes::LINGERING) || !any(bytes::RESERVATION)
+        });
+        somebody(&sandbox, &["-n", "4", "--no-reserve"])
+            .run()
+            .exits(0);
+    });
+}
+
+/// While the lease or the hold around it stands, the end of what lingers inside frees nothing.
+#[test]
+fn what_lingers_inside_another_is_not_waited_for_outside() {
+    let linger = Duration::from_secs(60);
+    all_at_once(AROUND, |around| {
+        let sandbox = Sandbox::with("gpus4", "linger = '60s'");
+        let (reader, writer) = nix::unistd::pipe2(nix::fcntl::OFlag::O_CLOEXEC).unwrap();
+        let shell = sandbox.shell("bash", around).env("END", "read x");
+        let shell = shell.stdin(reader).spawn();
+        let is_marked = |uuid: &String| {
+            let start = bytes::span(uuid) + bytes::INNER_LINGERING;
+            bytes::is_locked(&bytes::open(&sandbox), start, bytes::UNITS)
+        };
+        wait::until("it lingers inside", || {
+            sandbox.uuids().iter().any(is_marked)
+        });
+        for call in [somebody(&sandbox, &[]), sandbox.words("getgpu")] {
+            let refused = call.run();
+            refused.exits(1);
+            assert!(refused.elapsed < linger, "{refused:#?}");
+        }
+        drop(writer);
+        shell.wait();
+    });
+}
+
 /// Waits until the holder of a device shows on the lock whether its programs have exited.
 #[track_caller]
 fn lingers(sandbox: &Sandbox, device: &str, expected: bool) {

@@ -6,8 +6,8 @@ use std::os::unix::fs::{MetadataExt, PermissionsExt};
 use std::time::Duration;
 
 use getgpu_tests::OTHER;
-use harness::Sandbox;
 use harness::skip::Need;
+use harness::{Sandbox, copy_program};
 use nix::libc;
 
 /// What a stranger may have put where a user's private lock goes; every one is refused,
@@ -142,7 +142,7 @@ fn under_secure_execution_no_variable_is_believed() {
     for name in ["getgpu", "cudawrap"] {
         let copy = sandbox.path(&format!("work/secure/{name}"));
         fs::create_dir_all(copy.parent().unwrap()).unwrap();
-        fs::copy(sandbox.path("bin").join(name), &copy).unwrap();
+        copy_program(sandbox.path("bin").join(name), &copy);
         std::os::unix::fs::chown(&copy, Some(0), Some(61_237)).unwrap();
         fs::set_permissions(&copy, Permissions::from_mode(0o2755)).unwrap();
     }

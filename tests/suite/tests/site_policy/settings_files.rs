@@ -4,8 +4,8 @@
 use std::os::unix::fs::PermissionsExt;
 
 use getgpu_tests::OTHER;
-use harness::Sandbox;
 use harness::skip::{self, Need};
+use harness::{Sandbox, copy_program};
 
 /// As conda, Spack and EasyBuild install: the programs in `bin`, their settings in `etc`
 /// beside it.
@@ -16,7 +16,7 @@ fn a_prefix_has_settings_of_its_own() {
     };
     let prefix = sandbox.path("conda");
     std::fs::create_dir_all(prefix.join("bin")).unwrap();
-    std::fs::copy(sandbox.path("bin/getgpu"), prefix.join("bin/getgpu")).unwrap();
+    copy_program(sandbox.path("bin/getgpu"), prefix.join("bin/getgpu"));
     let text = "reserve_for = 7\nmax_hold = \"1h\"\n";
     let file = sandbox.file("conda/etc/getgpu/config.toml", text, 0o644);
     let home = sandbox.path("home");
@@ -77,7 +77,7 @@ fn settings_of_a_prefix_that_cannot_be_reached_hand_out_nothing() {
     let prefix = sandbox.path("conda");
     std::fs::create_dir_all(prefix.join("bin")).unwrap();
     for program in ["bin/getgpu", "bin/cudawrap"] {
-        std::fs::copy(sandbox.path(program), prefix.join(program)).unwrap();
+        copy_program(sandbox.path(program), prefix.join(program));
     }
     let is_root = nix::unistd::geteuid().is_root();
     let user = format!("setpriv --reuid={OTHER} --regid={OTHER} --clear-groups");

@@ -5,7 +5,7 @@ use std::time::Duration;
 
 use getgpu_tests::{OTHER, listing, slurm};
 use harness::skip::{self, Need};
-use harness::{Command, Outcome, Running, Sandbox};
+use harness::{Command, Outcome, Running, Sandbox, copy_program};
 
 /// Four devices, where the hooks can be called; none: it has been said.
 pub(crate) fn mig4() -> Option<Sandbox> {
@@ -57,7 +57,7 @@ pub(crate) fn epilog(sandbox: &Sandbox, number: &str) -> Running {
 pub(crate) fn sleeper(sandbox: &Sandbox, name: &str, title: &str) -> Command {
     let file = sandbox.path("work").join(name);
     if !file.exists() {
-        std::fs::copy("/bin/sleep", &file).unwrap();
+        copy_program("/bin/sleep", &file);
     }
     let start = ["-c", "exec -a \"$0\" \"$1\" 1000", title];
     let command = sandbox.command("bash").args(start).args([file]);

@@ -2,7 +2,7 @@
 
 use std::fs;
 
-use harness::{Sandbox, skip, wait};
+use harness::{Sandbox, copy_program, skip, wait};
 
 use crate::task_prolog_call::{HIDDEN, NONE, STEP, hidden};
 use crate::task_prolog_call::{beside, called, given, gpus4, script, told};
@@ -111,7 +111,7 @@ fn settings_of_a_prefix_hold_beside_a_wrong_file_of_the_users() {
     };
     fs::create_dir_all(sandbox.path("conda/bin")).unwrap();
     let getgpu = sandbox.path("conda/bin/getgpu");
-    fs::copy(sandbox.path("bin/getgpu"), &getgpu).unwrap();
+    copy_program(sandbox.path("bin/getgpu"), &getgpu);
     sandbox.file("home/getgpu/config.toml", "linger = 'x'", 0o644);
     let shares = "[slurm]\nshares = ['course=1/4']\n";
     let call = |strict: &str| {
