@@ -57,11 +57,19 @@ fn step_in(path: &str) -> Option<&Path> {
     })
 }
 
-/// Where a list of mounts has the hierarchy of version 2 (proc_pid_mountinfo(5)).
+/// Where a list of mounts has the hierarchy of version 2, all of it (proc_pid_mountinfo(5)). What is
+/// mounted last may lie over the others.
 fn mounted_at(mounts: &str) -> Option<PathBuf> {
-    let of_version_2 = |line: &&str| line.contains(" - cgroup2 ");
-    let mut places = mounts.lines().filter(of_version_2);
-    places.find_map(|line| line.split(' ').nth(4).map(PathBuf::from))
+    let of_version_2 = mounts
+        .lines()
+        .rev()
+        .filter(|line| line.contains(" - cgroup2 "));
+    let mut places = of_version_2.filter_map(|line| {
+        let mut words = line.split(' ').skip(3);
+        Some((words.next()?, words.next()?))
+    });
+    let (_, place) = places.find(|(top, _)| *top == "/")?;
+    Some(place.into())
 }
 
 #[cfg(test)]
@@ -94,6 +102,9 @@ mod tests {
                       31 30 0:27 / /sys/fs/cgroup/unified rw shared:9 - cgroup2 cgroup2 rw\n\
                       32 30 0:28 / /sys/fs/cgroup/memory rw - cgroup cgroup rw,memory\n";
         assert_eq!(mounted_at(mounts), Some("/sys/fs/cgroup/unified".into()));
+        let over = format!("{mounts}40 30 0:27 / /sys/fs/cgroup rw - cgroup2 none rw\n");
+        let part = format!("{over}41 30 0:27 /job /mnt rw - cgroup2 none rw\n");
+        assert_eq!(mounted_at(&part), Some("/sys/fs/cgroup".into()));
         assert_eq!(mounted_at(""), None);
     }
 }

@@ -108,7 +108,8 @@ fn around(pid: u32) -> Vec<PathBuf> {
 /// Where cgroups of version 2 are mounted.
 pub fn cgroup_top() -> Option<PathBuf> {
     let mounts = fs::read_to_string("/proc/mounts").unwrap_or_default();
-    let mut mounts = mounts.lines().map(|line| line.split(' '));
+    // What is mounted last may lie over the others.
+    let mut mounts = mounts.lines().rev().map(|line| line.split(' '));
     mounts.find_map(|mut words| {
         let (_, place, kind) = (words.next()?, words.next()?, words.next()?);
         (kind == "cgroup2").then(|| place.into())
