@@ -186,6 +186,7 @@ peers:
 	$(CARGO) build --workspace --locked
 	$(CARGO) build --release --locked $(shipped)
 	python3 -m venv target/peers
+	$(CC) -O2 -o target/peers/client tests/bench/client.c -ldl
 	target/peers/bin/pip install -q gpu-gate nvitop gpustat nvidia-ml-py
 	target/peers/bin/python tests/peers/run.py
 

@@ -10,6 +10,7 @@ from __future__ import annotations
 import importlib.metadata
 import os
 import pathlib
+import re
 import shutil
 import signal
 import subprocess
@@ -31,8 +32,11 @@ PICK = (
 GPUSTAT = (
     "import gpustat; print(min(gpustat.new_query(), key=lambda gpu: gpu.memory_used).index)"
 )
+# What it costs to ask NVML at all (tests/bench/client.c).
+CLIENT = TOP / "target/peers/client"
 # Name, package of PyPI, line.
 WAYS = [
+    ("a C client that asks NVML, and chooses nothing", None, f"{CLIENT} && JOB"),
     ("cudawrap --wait", None, "cudawrap --wait -- JOB"),
     ("$(getgpu --wait)", None, "d=$(getgpu --wait) && CUDA_VISIBLE_DEVICES=$d JOB"),
     ("gpu-gate run", "gpu-gate", "gpu-gate run --poll 0.2 --quiet -- JOB"),
@@ -55,9 +59,11 @@ class Node:
         shutil.copy(TOP / "target/debug/libsim_nvml.so", self.room / "lib/libnvidia-ml.so.1")
         shutil.copy(TOP / "target/debug/libsim_cuda.so", self.room / "lib/libcuda.so.1")
         (self.room / "config.toml").touch()
+        (self.room / "job").write_text(f'#!/bin/sh\necho $NUMBER >>{self.room}/tmp/begun\nexec "$@"\n')
         for place in (self.room, *self.room.rglob("*")):
             place.chmod(0o1777 if place.is_dir() else 0o666)
         (self.room / "config.toml").chmod(0o644)
+        (self.room / "job").chmod(0o755)
         (self.room / "lock").chmod(0o755)
         path = [str(built), str(TOP / "target/debug"), str(pathlib.Path(sys.executable).parent), "/usr/bin:/bin"]
         self.environment = {
@@ -72,12 +78,13 @@ class Node:
         # As an installation by root leaves it.
         subprocess.run(["getgpu", "--count-free"], env=self.environment, stdout=subprocess.DEVNULL, check=True)
 
-    def start(self, seconds: float, user: int | None = None) -> subprocess.Popen[bytes]:
-        """Starts a job in the way, of so many seconds."""
-        line = self.line.replace("JOB", f"{TOP}/target/debug/cuda init context sleep={seconds * 1000:.0f}")
+    def start(self, seconds: float, user: int | None = None, number: int = 0) -> subprocess.Popen[bytes]:
+        """Starts a job in the way, of so many seconds, which notes its number where it begins."""
+        job = f"{TOP}/target/debug/cuda init context sleep={seconds * 1000:.0f}"
+        line = self.line.replace("JOB", f"{self.room}/job {job}")
         return subprocess.Popen(
             ["bash", "-c", line],
-            env=self.environment,
+            env=self.environment | {"NUMBER": str(number)},
             cwd=self.room / "tmp",
             user=user,
             stdin=subprocess.DEVNULL,
@@ -139,6 +146,38 @@ def killed(node: Node) -> str:
     return f"{node.count('collisions.log')} met"
 
 
+def sick(node: Node) -> str:
+    """Twenty starts one after the other, where a GPU needs a reset: NVML says so, and CUDA cannot start there."""
+    inventory = node.room / "node/node.toml"
+    # Older drivers do not tell it.
+    inventory.write_text(re.sub('driver = ".*"', 'driver = "580.65.06"', inventory.read_text()))
+    (node.room / "node/faults.toml").write_text("[[health]]\ngpu = 0\nrecovery_action = 1\n")
+    for _ in range(STARTS):
+        node.end([node.start(0.0)])
+    first = node.count("runs.log", "start") and (node.room / "node/runs.log").read_text()
+    uuid = subprocess.run(
+        ["getgpu", "0"], env=node.environment, capture_output=True, text=True, check=False
+    ).stdout.strip()
+    lost = sum(line.startswith("start") and line.split()[2] == uuid for line in str(first).splitlines())
+    return f"{lost} of {STARTS}"
+
+
+def order(node: Node) -> str:
+    """Whether eight that wait for four GPUs in use begin in the order in which they came."""
+    held = [node.start(5.0) for _ in range(4)]
+    node.until_running(4)
+    (node.room / "tmp/begun").unlink(missing_ok=True)
+    waiting = []
+    for number in range(8):
+        waiting.append(node.start(0.4, number=number))
+        time.sleep(0.3)
+    node.end(held + waiting, 40.0)
+    begun = node.room / "tmp/begun"
+    numbers = [int(line) for line in begun.read_text().split()] if begun.exists() else []
+    overtaken = sum(one > other for at, one in enumerate(numbers) for other in numbers[at + 1 :])
+    return f"{len(numbers)} of 8 began, {overtaken} overtaken"
+
+
 def cost(node: Node) -> str:
     """What a start takes, in milliseconds: the middle of eleven."""
     times = []
@@ -154,6 +193,8 @@ CASES: list[tuple[str, Callable[[Node], str]]] = [
     (f"{STARTS} starts at once, four GPUs", at_once),
     ("two users, four starts each", two_users),
     ("the starter is killed, the program goes on", killed),
+    ("a sick GPU: jobs lost", sick),
+    ("eight wait for four GPUs", order),
     ("a start", cost),
 ]
 
