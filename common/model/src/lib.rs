@@ -6,6 +6,7 @@
 #![deny(missing_docs, clippy::missing_errors_doc)]
 
 pub mod batch;
+mod causes;
 pub mod cpus;
 pub mod diag;
 mod error;
