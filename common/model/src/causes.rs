@@ -1,5 +1,6 @@
 //! `causes!`, the table of what can go wrong in a crate: one row for each failure, with its values,
 //! its kind, the line that the user sees, and its hint. A row is data until it becomes a `Failure`.
+//! Below are the rows of this crate.
 
 /// Makes an enum of the rows, and of each row a [`Failure`](crate::Failure).
 ///
@@ -65,4 +66,32 @@ macro_rules! causes {
             }
         }
     };
+}
+
+causes! {
+    /// What a node lacks. No other program has it, and no wait helps.
+    #[derive(Clone, Copy, Debug)]
+    pub enum NodeCause {
+        /// The nvidia module is not loaded.
+        NoDriverLoaded => NoDriver: "no NVIDIA driver on this node";
+        /// The driver has none, or a container was given none.
+        NoGpuHere => NoUsableGpu: "no NVIDIA GPU on this node";
+        /// The permissions of /dev/nvidiaN.
+        NoGpuOpens => NoUsableGpu: "no GPU that this process may open";
+    }
+}
+
+causes! {
+    /// What can go wrong with what every program has.
+    pub(crate) enum ModelCause {
+        /// A full disk, or a closed standard output.
+        NotWritten { why: String } => LockPlace: "standard output: {why}";
+        NoTag { why: String } => Usage: "CUDAWRAP_TAG: {why}";
+        FirstMigOnly { mig: usize } => NoDevice:
+            "{mig} MIG devices: with this driver (before 570) a program sees only the first of them",
+            "start one program on each; for a launcher that divides the list among its programs: CUDA_VISIBLE_DEVICES=$(getgpu -n {mig}) LAUNCHER";
+        OnePerInstance { count: usize, together: usize } => NoDevice:
+            "{count} devices: a program sees only one compute instance of each GPU instance, here {together} of them",
+            "start one program on each";
+    }
 }

@@ -3,8 +3,11 @@
 //! the one line that the user sees.
 
 use std::fmt;
+use std::time::Duration;
 
 use serde::{Deserialize, Serialize};
+
+use crate::quantity;
 
 /// What sort of failure it is; each program has a documented status for it.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
@@ -63,6 +66,20 @@ impl Failure {
     #[must_use]
     pub fn hint(mut self, hint: impl Into<String>) -> Self {
         self.hint = Some(hint.into());
+        self
+    }
+
+    /// The same failure, said of `what`: "WHAT: ...".
+    #[must_use]
+    pub fn about(mut self, what: impl fmt::Display) -> Self {
+        self.message = format!("{what}: {}", self.message);
+        self
+    }
+
+    /// The same failure at the end of a wait: "...; waited 5 s".
+    #[must_use]
+    pub fn waited(mut self, time: Duration) -> Self {
+        self.message = format!("{}; waited {}", self.message, quantity::waited(time));
         self
     }
 }

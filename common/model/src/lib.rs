@@ -28,6 +28,7 @@ mod units;
 pub mod visible;
 
 pub use batch::{BatchGpus, Job};
+pub use causes::NodeCause;
 pub use cpus::{CpuSet, overlap};
 pub use diag::{Diag, Verbosity};
 pub use error::{Failure, Kind, reason, refused};
