@@ -5,9 +5,10 @@ use std::collections::BTreeMap;
 
 use getgpu_linux::{procfs::namespaces, users};
 use getgpu_lock::{OfdLock, Side, Span, holders};
-use getgpu_model::{Device, Failure, Job, Kind};
+use getgpu_model::{Device, Failure, Job};
 
 use super::offer::Rejected;
+use crate::causes::ChooseCause;
 
 /// Why each device of the pool is in use, for the one line.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
@@ -87,12 +88,11 @@ impl RejectionReport {
 
     /// The failure that says it.
     pub fn failure(&self) -> Failure {
-        let what = if self.free > 0 {
-            "too few free devices"
-        } else {
-            "no free device"
-        };
-        Failure::new(Kind::NoneFree, format!("{what}: {}", self.text()))
+        let used = self.text();
+        match self.free {
+            0 => ChooseCause::AllInUse { used }.into(),
+            _ => ChooseCause::TooFewFree { used }.into(),
+        }
     }
 }
 
