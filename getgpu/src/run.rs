@@ -103,7 +103,7 @@ fn show_settings(
     put_options(options, environment, &mut loaded)?;
     // It is what the message about an unknown setting sends people to.
     for unknown in std::mem::take(&mut loaded.unknown) {
-        diag.warn(&unknown);
+        diag.warn(&unknown.message);
     }
     let lock = LockFile::find(environment.lock.clone(), loaded.settings.lock.clone());
     let lock = match lock {
