@@ -17,8 +17,8 @@ causes! {
             => NoneFree: "you hold {number} of at most {most}{names}", "{remedy}";
         MoreThanLimit { count: usize, share: String, most: u32 } => NoDevice:
             "--count {count}{share}: max_per_user allows {most} at a time on this node", "ask for fewer devices";
-        TooFewFree { used: String } => NoneFree: "too few free devices: {used}";
-        AllInUse { used: String } => NoneFree: "no free device: {used}";
+        TooFewFree { used: String, remedy: &'a str } => NoneFree: "too few free devices: {used}", "{remedy}";
+        AllInUse { used: String, remedy: &'a str } => NoneFree: "no free device: {used}", "{remedy}";
         InUseBy { uuid: &'a Uuid, who: String, remedy: &'static str } => NoneFree: "{uuid}: in use by {who}", "{remedy}";
         ReservationEnded => NoneFree: "your reservation ended while a device was being chosen from it", "ask again";
         LockNotShared { directory: Display<'a> } => LockPlace:

@@ -86,12 +86,12 @@ impl RejectionReport {
         ))
     }
 
-    /// The failure that says it.
-    pub fn failure(&self) -> Failure {
+    /// The failure that says it, and what to do.
+    pub fn failure(&self, remedy: &str) -> Failure {
         let used = self.text();
         match self.free {
-            0 => ChooseCause::AllInUse { used }.into(),
-            _ => ChooseCause::TooFewFree { used }.into(),
+            0 => ChooseCause::AllInUse { used, remedy }.into(),
+            _ => ChooseCause::TooFewFree { used, remedy }.into(),
         }
     }
 }
@@ -122,7 +122,7 @@ mod tests {
             text,
             "7 of 7 in use (ana 3, ben 2, reserved 1, other programs 1)"
         );
-        let some = report(&[(2, "reserved", 3)], 1).failure().message;
+        let some = report(&[(2, "reserved", 3)], 1).failure("").message;
         assert_eq!(some, "too few free devices: 3 of 4 in use (reserved 3)");
     }
 }
