@@ -118,8 +118,8 @@ impl Diag {
 /// # Errors
 ///
 /// Standard output is closed, full or absent.
-pub fn print(text: &str) -> Result<(), Failure> {
-    write(text.as_bytes()).map_err(|error| not_written(&error))
+pub fn print(text: impl AsRef<[u8]>) -> Result<(), Failure> {
+    write(text.as_ref()).map_err(|error| not_written(&error))
 }
 
 /// The same for a text that hands out no device: if its reader has seen enough (head(1)),

@@ -62,10 +62,10 @@ impl Failure {
         matches!(self.kind, Kind::NoDriver | Kind::NoUsableGpu)
     }
 
-    /// The same failure with a hint.
+    /// The same failure with a hint; an empty one is none.
     #[must_use]
     pub fn hint(mut self, hint: impl Into<String>) -> Self {
-        self.hint = Some(hint.into());
+        self.hint = Some(hint.into()).filter(|hint| !hint.is_empty());
         self
     }
 
@@ -91,11 +91,6 @@ impl fmt::Display for Failure {
 }
 
 impl std::error::Error for Failure {}
-
-/// The failure of what is refused: `why`.
-pub fn refused(why: &str) -> Failure {
-    Failure::new(Kind::Refused, why)
-}
 
 /// The text of an I/O error as strerror(3) has it, without Rust's "(os error N)".
 pub fn reason(error: &std::io::Error) -> String {
