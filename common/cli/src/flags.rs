@@ -48,6 +48,15 @@ pub fn usage_failure(program: &str, error: &clap::Error) -> Failure {
     CliCause::Misused { what, remedy }.into()
 }
 
+/// The failure of two options that exclude each other.
+pub fn exclusive(program: &str, option: &str, other: &str) -> Failure {
+    let (what, remedy) = (
+        Misuse::Exclusive { option, other },
+        UsageRemedy::AskHelp { program },
+    );
+    CliCause::Misused { what, remedy }.into()
+}
+
 /// The words for what clap says in more words than one, or without the reason.
 fn misuse(error: &clap::Error) -> Option<Misuse<'_>> {
     let argument = error.get(ContextKind::InvalidArg)?;

@@ -32,7 +32,7 @@ pub fn run(arguments: &[OsString]) -> i32 {
     let plain = Diag::new("cudawrap", Verbosity::of_words(arguments));
     match options::parse(arguments) {
         Err(failure) => fail(&plain, &failure),
-        Ok(Wanted::Text(text)) => match getgpu_model::diag::print(&text) {
+        Ok(Wanted::Text(text)) => match getgpu_model::diag::print(text) {
             Ok(()) => exit::OK,
             Err(failure) => fail(&plain, &failure),
         },
