@@ -62,7 +62,7 @@ impl Failure {
         matches!(self.kind, Kind::NoDriver | Kind::NoUsableGpu)
     }
 
-    /// The same failure with a hint; an empty one is none.
+    /// The same failure with this hint; an empty one is none.
     #[must_use]
     pub fn hint(mut self, hint: impl Into<String>) -> Self {
         self.hint = Some(hint.into()).filter(|hint| !hint.is_empty());

@@ -7,12 +7,13 @@ use std::time::Duration;
 
 use getgpu_linux::{Stat, procfs, sys};
 use getgpu_lock::{HolderArgs, Role, ownership_proof};
-use getgpu_model::{Failure, Job, Kind};
+use getgpu_model::{Failure, Job};
 
 use super::job_part::{self, SearchEffort};
 use super::locked_file::IfLocked;
 use super::mark::{self, JobMark};
 use super::{Context, ended, job_number, part, tag, tell, variable};
+use crate::causes::SlurmCause;
 use getgpu_core::options::Format;
 
 /// Runs it; none: the status is 0.
@@ -78,7 +79,7 @@ fn log(job: &str, text: &str) {
 
 fn chosen(context: &Context, job: &str, share: &str) -> Result<(), Failure> {
     if context.wrong.is_some() {
-        return Err(Failure::new(Kind::Usage, "the settings are wrong"));
+        return Err(SlurmCause::SettingsWrong.into());
     }
     let uid = variable("SLURM_JOB_UID").unwrap_or_default();
     let settings = &context.loaded.settings.slurm;
