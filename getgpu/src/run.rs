@@ -35,8 +35,8 @@ pub fn main(arguments: &[OsString], role: Role) -> i32 {
         Ok(status) => status,
         Err(mut failure) => {
             if failure.kind == Kind::NoDriver && environment.allocation_shell {
-                failure =
-                    failure.hint("you are in an allocation but not on its node: srun --pty bash");
+                failure = failure
+                    .advised("you are in an allocation but not on its node: srun --pty bash");
             }
             fail(&diag, &failure)
         }

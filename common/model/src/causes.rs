@@ -45,7 +45,7 @@ macro_rules! causes {
             fn from(cause: $name $(<$life>)?) -> Self {
                 match cause {
                     $($name::$row $({ $($field),+ })? => Self::new($crate::Kind::$kind, format!($message))
-                        $(.hint(format!($hint)))?,)+
+                        $(.advised(format!($hint)))?,)+
                 }
             }
         }

@@ -64,7 +64,7 @@ impl Failure {
 
     /// The same failure with this hint; an empty one is none.
     #[must_use]
-    pub fn hint(mut self, hint: impl Into<String>) -> Self {
+    pub fn advised(mut self, hint: impl Into<String>) -> Self {
         self.hint = Some(hint.into()).filter(|hint| !hint.is_empty());
         self
     }
@@ -73,6 +73,13 @@ impl Failure {
     #[must_use]
     pub fn about(mut self, what: impl fmt::Display) -> Self {
         self.message = format!("{what}: {}", self.message);
+        self
+    }
+
+    /// The same failure, and what follows from it: "...: OUTCOME".
+    #[must_use]
+    pub fn therefore(mut self, outcome: &str) -> Self {
+        self.message = format!("{}: {outcome}", self.message);
         self
     }
 
