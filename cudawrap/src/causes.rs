@@ -19,11 +19,13 @@ causes! {
         NothingBehind { shown: String, name: &'a str } => NotFound:
             "{shown}: there is no CUDAWRAP_{name} beside it and no other {name} in PATH",
             "create-cudawrap --status shows what is wrapped";
-        NotInPath { shown: &'a str, remedy: PathRemedy<'a> } => NotFound: "{shown}: no such program in PATH", "{remedy}";
+        NotInPath { shown: &'a str, remedy: PathRemedy<'a> } => NotFound:
+            "{shown}: no such program in PATH", "{remedy}";
         NotPermitted { path: Display<'a> } => CannotRun: "{path}: Permission denied";
         NoInterpreter { shown: &'a str } => NotFound: "{shown}: its interpreter does not exist",
             "the first line (#!) names it, or file {shown} shows it";
-        NoFile { shown: &'a str, why: String, remedy: PathRemedy<'a> } => NotFound: "{shown}: {why}", "{remedy}";
+        NoFile { shown: &'a str, why: String, remedy: PathRemedy<'a> } => NotFound:
+            "{shown}: {why}", "{remedy}";
         NotExecuted { shown: &'a str, why: String } => CannotRun: "{shown}: {why}";
         NoGetgpu => Refused: "getgpu was not found beside cudawrap",
             "install both, or set `getgpu` in /etc/getgpu/config.toml";
@@ -31,15 +33,15 @@ causes! {
         NodesClosed { uuid: &'a Uuid } => NoUsableGpu:
             "{uuid}: this process may not open its device nodes", "{GIVEN_ANOTHER}";
     }
-}
 
-causes! {
     /// What contradicts each other in the options and variables of a call.
     pub(crate) enum CudawrapUsage<'a> {
         NoProgram => Usage: "no program to run", "cudawrap --help";
-        TimeAsProgram { time: &'a str } => Usage: "--wait {time}: {time} would be the program", "cudawrap --wait={time} -- PROGRAM";
+        TimeAsProgram { time: &'a str } => Usage:
+            "--wait {time}: {time} would be the program", "cudawrap --wait={time} -- PROGRAM";
         AutoAtStart { option: &'a str } => Usage:
-            "--auto: {option} has no effect on a program that is already running", "use --auto or {option}, not both";
+            "--auto: {option} has no effect on a program that is already running",
+            "use --auto or {option}, not both";
         NoLibrary => Refused: "--auto: libcudawrap.so was not found beside cudawrap",
             "install it as lib/getgpu/libcudawrap.so beside cudawrap's bin";
         ManyShown { count: usize, remedy: String } => Usage:
@@ -56,14 +58,13 @@ causes! {
         RankTakesOther { first: &'a str, name: &'a str, all: &'a str } => Usage:
             "{first}: a program that takes cuda:{name} would use another rank's device",
             "{all}: each rank has the device of its number in the list";
-        MpsOfMany { count: usize } => Usage: "MPS: {count} devices: a program can be a client on one device only",
+        MpsOfMany { count: usize } => Usage:
+            "MPS: {count} devices: a program can be a client on one device only",
             "start one program on each, or switch MPS off (CUDAWRAP_MPS=0)";
         MpsWithoutShare => Usage:
             "--mps: without a share the program has the device to itself", "add --share, as in --share 1/2";
     }
-}
 
-causes! {
     /// Why a program is no client of an MPS daemon.
     pub(crate) enum MpsCause<'a> {
         NotInstalled { name: &'a str } => Refused: "MPS: {name} is not installed",
@@ -71,24 +72,22 @@ causes! {
         NotStarted { device: &'a str, why: &'a str, remedy: MpsRemedy<'a> } => Refused:
             "{device}: the MPS daemon cannot be started: {why}", "{remedy}";
         StillBusy { device: &'a str, seconds: u64, log: Display<'a> } => Refused:
-            "{device}: another process has been starting or ending the MPS daemon for {seconds} s", "see {log}/control.log";
+            "{device}: another process has been starting or ending the MPS daemon for {seconds} s",
+            "see {log}/control.log";
         Unusable { path: Display<'a>, why: String } => Refused: "MPS directory {path}: {why}";
-        TopOpen { path: Display<'a> } => Refused: "MPS directory {path}: others can rename what is in it", "chmod +t /tmp";
+        TopOpen { path: Display<'a> } => Refused:
+            "MPS directory {path}: others can rename what is in it", "chmod +t /tmp";
         NotOwn { path: Display<'a>, why: MpsFault } => Refused:
             "MPS directory {path}: {why}", "its owner or an administrator has to move it away";
     }
-}
 
-causes! {
     /// What is wrong with the directory of an MPS daemon.
     pub(crate) enum MpsFault {
         NotDirectory => "it is not a directory";
         Foreign { uid: u32 } => "it belongs to uid {uid}, not to you";
         Open => "others can enter it";
     }
-}
 
-causes! {
     /// Why an MPS daemon is not there in time.
     pub(crate) enum DaemonFault<'a> {
         Ended { program: Display<'a>, status: ExitStatus } => "{program} ended with {status} and does not listen";
@@ -96,26 +95,20 @@ causes! {
         NoAnswer { seconds: u64 } => "no answer after {seconds} s";
         KeeperExited => "cudawrap-mps exited at once";
     }
-}
 
-causes! {
     /// Where an MPS daemon says more.
     pub(crate) enum MpsRemedy<'a> {
         Unknown => "";
         Log { line: String } => "its log ends with: {line}";
         NoLog { program: Display<'a> } => "it has written no log; the program is {program}";
     }
-}
 
-causes! {
     /// Why ranks do not wait each on its own.
     pub(crate) enum RanksFault {
         EachHolds => "those that have a device would hold it and wait for the others";
         TooManyRanks => "the devices of CUDA_VISIBLE_DEVICES cannot serve all of them";
     }
-}
 
-causes! {
     /// What was meant by a name that no program has.
     pub(crate) enum PathRemedy<'a> {
         Unknown => "";

@@ -16,18 +16,14 @@ causes! {
         /// Of one GPU, which is left alone.
         OneSilent { why: String } => Nvml: "{why}";
     }
-}
 
-causes! {
     /// Why one GPU is left alone.
     pub(crate) enum SilentFault<'a> {
         NotAsked { all: String } => "not asked: the other GPUs took most of {all} (setting `nvml_timeout`)";
         Late { within: String } => "did not answer within {within}";
         WorkerFailed { why: &'a str } => "the process that asks NVML failed there: {why}";
     }
-}
 
-causes! {
     /// What to do about the process that asks.
     pub(crate) enum WorkerRemedy {
         RaiseLimit => "ulimit -v limits this process";

@@ -9,9 +9,7 @@ causes! {
     pub(crate) enum CliCause<'a> {
         Misused { what: Misuse<'a>, remedy: UsageRemedy<'a> } => Usage: "{what}", "{remedy}";
     }
-}
 
-causes! {
     /// What clap complains of.
     pub(crate) enum Misuse<'a> {
         /// As it was typed, blanks and all: `getgpu "--gpu 0"`.
@@ -22,9 +20,7 @@ causes! {
         NoneOf { option: &'a str, value: &'a str, all: String } => "{option} {value}: not one of {all}";
         InClapsWords { line: String } => "{line}";
     }
-}
 
-causes! {
     /// What to type instead.
     pub(crate) enum UsageRemedy<'a> {
         AskHelp { program: &'a str } => "{program} --help";

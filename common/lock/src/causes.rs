@@ -8,8 +8,8 @@ use getgpu_model::causes;
 causes! {
     /// Why nothing is taken or asked at the lock.
     pub(crate) enum LockCause<'a> {
-        Unusable { path: Display<'a>, why: LockFileFault, remedy: &'a str }
-            => LockPlace: "lock {path}: {why}", "{remedy}";
+        Unusable { path: Display<'a>, why: LockFileFault, remedy: &'a str } => LockPlace:
+            "lock {path}: {why}", "{remedy}";
         NotMade { path: Display<'a>, why: String } => LockPlace: "lock {path}: cannot be made: {why}";
         /// It stays open whether the host has a lock, so that a private one must not be used.
         Unseen { path: Display<'a>, why: String } => LockPlace: "{path}: {why}";
@@ -20,9 +20,7 @@ causes! {
         ClaimedAround => NoneFree:
             "another call claims the device that this one was to be reserved inside of", "ask again";
     }
-}
 
-causes! {
     /// What is wrong with the lock file.
     pub(crate) enum LockFileFault {
         NotOpened { why: String } => "cannot be opened: {why}";

@@ -2,7 +2,7 @@
 //! its kind, the line that the user sees, and its hint. A row is data until it becomes a `Failure`.
 //! Below are the rows of this crate.
 
-/// Makes an enum of the rows, and of each row a [`Failure`](crate::Failure).
+/// Makes enums of rows, and of each row a [`Failure`](crate::Failure).
 ///
 /// ```
 /// getgpu_model::causes! {
@@ -32,7 +32,7 @@
 /// ```
 #[macro_export]
 macro_rules! causes {
-    ($(#[$about:meta])* $vis:vis enum $name:ident $(<$life:lifetime>)? { $(
+    (@one $(#[$about:meta])* $vis:vis enum $name:ident $(<$life:lifetime>)? { $(
         $(#[$doc:meta])* $row:ident $({ $($field:ident: $type:ty),+ $(,)? })?
             => $kind:ident: $message:literal $(, $hint:literal)?;
     )+ }) => {
@@ -50,7 +50,7 @@ macro_rules! causes {
             }
         }
     };
-    ($(#[$about:meta])* $vis:vis enum $name:ident $(<$life:lifetime>)? { $(
+    (@one $(#[$about:meta])* $vis:vis enum $name:ident $(<$life:lifetime>)? { $(
         $(#[$doc:meta])* $row:ident $({ $($field:ident: $type:ty),+ $(,)? })? => $message:literal;
     )+ }) => {
         $(#[$about])*
@@ -66,6 +66,9 @@ macro_rules! causes {
             }
         }
     };
+    ($($(#[$about:meta])* $vis:vis enum $name:ident $(<$life:lifetime>)? { $($rows:tt)+ })+) => {
+        $($crate::causes! { @one $(#[$about])* $vis enum $name $(<$life>)? { $($rows)+ } })+
+    };
 }
 
 causes! {
@@ -79,9 +82,7 @@ causes! {
         /// The permissions of /dev/nvidiaN.
         NoGpuOpens => NoUsableGpu: "no GPU that this process may open";
     }
-}
 
-causes! {
     /// What can go wrong with what every program has.
     pub(crate) enum ModelCause {
         /// A full disk, or a closed standard output.

@@ -8,7 +8,8 @@ causes! {
     /// Why a call gets nothing beside those that wait, or at the end of its own wait.
     pub(crate) enum QueueCause<'a> {
         OneWaits { remedy: &'a str } => NoneFree: "no free device: 1 is waiting", "{remedy}";
-        SomeWait { waiting: usize, remedy: &'a str } => NoneFree: "no free device: {waiting} are waiting", "{remedy}";
+        SomeWait { waiting: usize, remedy: &'a str } => NoneFree:
+            "no free device: {waiting} are waiting", "{remedy}";
         NotServed { free: String, remedy: &'a str } => NoneFree:
             "not served: the waiters before you have not taken {free}", "{remedy}";
         /// A list without devices was named.

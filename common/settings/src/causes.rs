@@ -16,12 +16,15 @@ causes! {
         NotTrusted { what: &'a str, path: Display<'a>, why: String, remedy: TrustRemedy } => Usage:
             "{what}{path}: not used: {why}", "{remedy}";
         ListUnreadable { path: Display<'a>, why: String } => Usage:
-            "list of allowed devices {path}: cannot be read: {why}", "nothing is handed out until it can be read";
+            "list of allowed devices {path}: cannot be read: {why}",
+            "nothing is handed out until it can be read";
         NoToml { at: String, why: String } => Usage: "{at}: {why}";
-        NoTable { at: String, scope: &'a str } => Usage: "{at}: expected [{scope}.\"NAME\"] with settings below it";
+        NoTable { at: String, scope: &'a str } => Usage:
+            "{at}: expected [{scope}.\"NAME\"] with settings below it";
         NoLimit { at: &'a str, name: &'a str, scope: &'a str, limits: String } => Usage:
             "{at}: `{name}` is not set by {scope}", "tables of groups and users have limits: {limits}";
-        PolicyOfSite { place: &'a str, name: &'a str } => Usage: "{place}: `{name}` can be set by the administrator only",
+        PolicyOfSite { place: &'a str, name: &'a str } => Usage:
+            "{place}: `{name}` can be set by the administrator only",
             "policy belongs in /etc/getgpu/config.toml, outside its [program] tables";
         UnknownSetting { place: &'a str, name: &'a str, meant: String } => Usage:
             "{place}: unknown setting `{name}`{meant}", "getgpu --show-config lists all settings";
@@ -30,9 +33,7 @@ causes! {
         NeitherOnNorOff { name: &'a str, shown: String } => Usage:
             "{name}={shown}: neither on nor off", "{name}=1, or unset it";
     }
-}
 
-causes! {
     /// What makes a file one that is believed.
     pub(crate) enum TrustRemedy {
         Caller => "it must belong to you or root (chown), and no other user may write the file or its directory (chmod go-w)";

@@ -11,11 +11,10 @@ causes! {
         Panicked => Refused: "libcudawrap.so failed";
         NoCudawrap => Nvml: "cudawrap was not found beside libcudawrap.so",
             "install both, or set `getgpu` in /etc/getgpu/config.toml";
-        NoDeviceFound { cudawrap: Display<'a>, why: WorkerFault } => Nvml: "{cudawrap}: no device found: {why}";
+        NoDeviceFound { cudawrap: Display<'a>, why: WorkerFault } => Nvml:
+            "{cudawrap}: no device found: {why}";
     }
-}
 
-causes! {
     /// Why cudawrap has not answered.
     pub(crate) enum WorkerFault {
         ChildrenElsewhere => "children of this program are in another pid namespace (see unshare --fork)";

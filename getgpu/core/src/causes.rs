@@ -19,7 +19,8 @@ causes! {
             "to wait at most {index} s for any device: getgpu --wait={index}";
         IndexAndChoice { index: usize, other: &'a str } => Usage:
             "INDEX {index} and {other} exclude each other", "getgpu --help";
-        NoSuchUser { typed: &'a str } => Usage: "--user {typed}: no user of this node is called so", "getgpu --help";
+        NoSuchUser { typed: &'a str } => Usage:
+            "--user {typed}: no user of this node is called so", "getgpu --help";
         UnknownUser { typed: &'a str, why: String } => Usage: "--user {typed}: {why}", "getgpu --help";
         NotForOthers { uid: u32 } => Usage: "--uid {uid}: only root may reserve for another user";
         NoTerminal => Usage: "--watch: this is not a terminal", "for programs: getgpu --list --json";
@@ -28,9 +29,7 @@ causes! {
         NoListing { first: String } => Usage:
             "{first}", "a line for each host, as `ssh HOST getgpu --list --json` prints it";
     }
-}
 
-causes! {
     /// What contradicts each other on a command line, beyond what the table of options says.
     #[derive(Clone, Copy)]
     pub(crate) enum GetgpuMisuse {
@@ -46,28 +45,29 @@ causes! {
         ShareOfRanks => "--share auto: divides a grant among ranks, which cudawrap does";
         EndlessForProgram => "--for has no meaning with --hold=0, which holds until the device is released";
     }
-}
 
-causes! {
     /// Why a device is not reserved, held or released.
     pub(crate) enum ReserveCause<'a> {
         TagTaken { name: &'a str, devices: String } => Usage:
             "--tag {name}: in use for {devices}: the tag already belongs to a different request",
             "getgpu --release {name} gives it up";
-        TagBusy { name: &'a str } => NoneFree: "--tag {name}: another call with this tag has been choosing for a minute";
+        TagBusy { name: &'a str } => NoneFree:
+            "--tag {name}: another call with this tag has been choosing for a minute";
         TagUnused { name: &'a str } => NoneFree: "--tag {name}: nothing is reserved under it",
             "getgpu --hold --tag {name} reserves a device under it";
         Endless => Usage: "--hold=0: only root may hold a device without end", "getgpu --hold";
-        CallerExited => Usage: "--hold: the calling process has exited", "name the process to hold for: --hold=PID";
-        CallerOutside => Usage: "--hold: the caller is not in this pid namespace",
-            "name a process that you can see: --hold=PID";
+        CallerExited => Usage:
+            "--hold: the calling process has exited", "name the process to hold for: --hold=PID";
+        CallerOutside => Usage:
+            "--hold: the caller is not in this pid namespace", "name a process that you can see: --hold=PID";
         CallerHidden { parent: i32 } => Usage:
             "--hold: /proc does not show you the caller, process {parent} of another user (mount option hidepid)",
             "name a process that you can see: --hold=PID";
         NoProcess { pid: i32 } => Usage: "--hold={pid}: no such process";
-        NeverExits { pid: i32 } => Usage: "--hold={pid}: this process never exits; only root may hold until then";
-        NotHeld { why: &'a str } => NoneFree: "not held: {why}",
-            "getgpu --hold without INDEX holds a free device; getgpu --list shows them";
+        NeverExits { pid: i32 } => Usage:
+            "--hold={pid}: this process never exits; only root may hold until then";
+        NotHeld { why: &'a str } => NoneFree:
+            "not held: {why}", "getgpu --hold without INDEX holds a free device; getgpu --list shows them";
         IndexOutside { index: usize, uuid: &'a Uuid, why: String } => Usage:
             "device {index}: {uuid}: {why}", "getgpu --list shows which are not excluded";
         IndexSilent { index: usize, silent: &'a Silent } => Nvml:
@@ -77,16 +77,17 @@ causes! {
             "{HANGS_OR_SICK}";
         NoIndex { index: usize, there: String, within: &'a str, remedy: &'a str } => Usage:
             "no device {index}: {there}{within}", "{remedy}";
-        NoIndexNorTag { index: usize } => NoneFree: "no device {index}, and no tag of yours is called so", "getgpu --list";
-        NotYours { unknown: String, remedy: ReleaseRemedy } => NoneFree: "{unknown}: no reservation of yours", "{remedy}";
-        HolderStays { devices: String, pid: i32 } => LockPlace: "{devices}: the holder (pid {pid}) does not end";
+        NoIndexNorTag { index: usize } => NoneFree:
+            "no device {index}, and no tag of yours is called so", "getgpu --list";
+        NotYours { unknown: String, remedy: ReleaseRemedy } => NoneFree:
+            "{unknown}: no reservation of yours", "{remedy}";
+        HolderStays { devices: String, pid: i32 } => LockPlace:
+            "{devices}: the holder (pid {pid}) does not end";
         HolderNotStarted { why: &'a str } => LockPlace:
             "cannot start getgpu-hold, which keeps the reservation: {why}";
         TerminalFailed { why: String } => LockPlace: "terminal: {why}";
     }
-}
 
-causes! {
     /// What to type where a name is no reservation's.
     pub(crate) enum ReleaseRemedy {
         ByUuid => "CUDAWRAP_TAG only shows a name, which several may have: getgpu --release=UUID";

@@ -21,9 +21,7 @@ causes! {
         LogUnread { from: &'a str, why: &'a str } => NoneFree:
             "{from}: cannot be read: {why}", "give the lines on standard input: ... | getgpu --report";
     }
-}
 
-causes! {
     /// Why a job or a task of Slurm has no device.
     pub(crate) enum SlurmCause<'a> {
         SettingsWrong => Usage: "the settings are wrong";
