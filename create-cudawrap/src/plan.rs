@@ -251,7 +251,7 @@ fn hop(app: &NameEntry) -> String {
 /// Why nothing is done with what create-cudawrap leaves alone.
 fn unclear(seen: &PathSnapshot) -> Failure {
     let has_program = seen.hidden.is_program();
-    let Some(what) = oddity(seen) else {
+    let Some(what) = &oddity(seen) else {
         return PathCause::TakenByHidden.into();
     };
     let remedy = match seen.app.kind {
@@ -262,11 +262,7 @@ fn unclear(seen: &PathSnapshot) -> Failure {
         EntryKind::Link(Leads::Cudawrap | Leads::Vanished) => UnfitRemedy::InstallAgain,
         _ => UnfitRemedy::Unknown,
     };
-    PathCause::Unfit {
-        what: &what,
-        remedy,
-    }
-    .into()
+    PathCause::Unfit { what, remedy }.into()
 }
 
 #[cfg(test)]

@@ -69,10 +69,10 @@ causes! {
     pub(crate) enum MpsCause<'a> {
         NotInstalled { name: &'a str } => Refused: "MPS: {name} is not installed",
             "Debian has it in the package nvidia-cuda-mps; elsewhere it comes with the driver's packages";
-        NotStarted { device: &'a str, why: &'a str, remedy: MpsRemedy<'a> } => Refused:
-            "{device}: the MPS daemon cannot be started: {why}", "{remedy}";
-        StillBusy { device: &'a str, seconds: u64, log: Display<'a> } => Refused:
-            "{device}: another process has been starting or ending the MPS daemon for {seconds} s",
+        NotStarted { uuid: &'a str, why: &'a str, remedy: MpsRemedy<'a> } => Refused:
+            "{uuid}: the MPS daemon cannot be started: {why}", "{remedy}";
+        StillBusy { uuid: &'a str, seconds: u64, log: Display<'a> } => Refused:
+            "{uuid}: another process has been starting or ending the MPS daemon for {seconds} s",
             "see {log}/control.log";
         Unusable { path: Display<'a>, why: String } => Refused: "MPS directory {path}: {why}";
         TopOpen { path: Display<'a> } => Refused:

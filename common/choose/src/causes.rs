@@ -46,10 +46,10 @@ causes! {
             "no device answers: {problem}", "does `nvidia-smi -L` work on this node?";
         NoMigDevices { remedy: &'a str } => NoDevice:
             "no device on this node: its GPUs are in MIG mode and have no MIG devices", "{remedy}";
-        NoneOfRequestAnswers { outside: String, unread: String, silent: &'a Silent } => Nvml:
-            "no device of the request answers here: {outside}{unread}; {silent}", "{HANGS_OR_SICK}";
-        NoneOfRequestExists { outside: String, unread: String, there: String } => NoDevice:
-            "no device of the request exists here: {outside}{unread}", "{there}";
+        NoneOfRequestAnswers { outside: String, silent: &'a Silent } => Nvml:
+            "no device of the request answers here: {outside}; {silent}", "{HANGS_OR_SICK}";
+        NoneOfRequestExists { outside: String, there: String } => NoDevice:
+            "no device of the request exists here: {outside}", "{there}";
     }
 
     /// Why a grant leaves a call without devices.

@@ -66,17 +66,12 @@ fn enter(control: &Control, deadline: Instant) -> Result<OfdLock, Failure> {
 }
 
 fn busy(control: &Control) -> Failure {
-    let (device, seconds) = (&control.device, PATIENCE.as_secs());
+    let (uuid, seconds) = (&control.device, PATIENCE.as_secs());
     // `quit` waits for programs that are still its clients although they have closed the
     // descriptor.
     let log = control.directory.log();
     let log = log.display();
-    MpsCause::StillBusy {
-        device,
-        seconds,
-        log,
-    }
-    .into()
+    MpsCause::StillBusy { uuid, seconds, log }.into()
 }
 
 /// For the keeper: waits without end until `range` can be write-locked through a new

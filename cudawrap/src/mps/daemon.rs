@@ -127,17 +127,12 @@ impl Control {
 
     /// Why it cannot be started, with what its log says.
     fn failed(&self, why: &str) -> Failure {
-        let (device, program) = (&self.device, self.program.display());
+        let (uuid, program) = (&self.device, self.program.display());
         let remedy = match last_line(&self.directory.log().join("control.log")) {
             Some(line) => MpsRemedy::Log { line },
             None => MpsRemedy::NoLog { program },
         };
-        MpsCause::NotStarted {
-            device,
-            why,
-            remedy,
-        }
-        .into()
+        MpsCause::NotStarted { uuid, why, remedy }.into()
     }
 
     /// Ends the daemon and its server, which first waits for clients that it still has.

@@ -49,13 +49,8 @@ pub fn keeper(control: &Control, mutex: OfdLock) -> Result<(), Failure> {
 }
 
 fn failed(control: &Control, why: &str) -> Failure {
-    let (device, remedy) = (&control.device, MpsRemedy::Unknown);
-    MpsCause::NotStarted {
-        device,
-        why,
-        remedy,
-    }
-    .into()
+    let (uuid, remedy) = (&control.device, MpsRemedy::Unknown);
+    MpsCause::NotStarted { uuid, why, remedy }.into()
 }
 
 impl Control {

@@ -100,16 +100,11 @@ pub fn empty_pool(filter: &Filter, inventory: &Inventory, outside: &[Option<Outs
     let parts = counts.iter();
     let parts = parts.map(|(out, n)| format!("{n} {}", filter.reason(*out)));
     let parts = parts.collect::<Vec<_>>().join("; ");
-    let (outside, unread) = (parts, unread_lines(filter, outside));
+    let outside = parts + &unread_lines(filter, outside);
     // What does not answer may be what is asked for.
     let mut silent = inventory.nameless();
     if let Some(silent) = silent.find(|silent| may_be_on(filter, silent)) {
-        return PoolCause::NoneOfRequestAnswers {
-            outside,
-            unread,
-            silent,
-        }
-        .into();
+        return PoolCause::NoneOfRequestAnswers { outside, silent }.into();
     }
     let there = if by_model {
         models(inventory)
@@ -117,12 +112,7 @@ pub fn empty_pool(filter: &Filter, inventory: &Inventory, outside: &[Option<Outs
         there_is(inventory)
     };
     let there = there.unwrap_or_else(|| "getgpu --list shows what there is".into());
-    PoolCause::NoneOfRequestExists {
-        outside,
-        unread,
-        there,
-    }
-    .into()
+    PoolCause::NoneOfRequestExists { outside, there }.into()
 }
 
 /// Whether what does not answer may be on a GPU that is asked for.
