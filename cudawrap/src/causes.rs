@@ -77,15 +77,13 @@ causes! {
         Unusable { path: Display<'a>, why: String } => Refused: "MPS directory {path}: {why}";
         TopOpen { path: Display<'a> } => Refused:
             "MPS directory {path}: others can rename what is in it", "chmod +t /tmp";
-        NotOwn { path: Display<'a>, why: MpsFault } => Refused:
-            "MPS directory {path}: {why}", "its owner or an administrator has to move it away";
-    }
-
-    /// What is wrong with the directory of an MPS daemon.
-    pub(crate) enum MpsFault {
-        NotDirectory => "it is not a directory";
-        Foreign { uid: u32 } => "it belongs to uid {uid}, not to you";
-        Open => "others can enter it";
+        NotDirectory { path: Display<'a> } => Refused:
+            "MPS directory {path}: it is not a directory", "its owner or an administrator has to move it away";
+        Foreign { path: Display<'a>, uid: u32 } => Refused:
+            "MPS directory {path}: it belongs to uid {uid}, not to you",
+            "its owner or an administrator has to move it away";
+        Open { path: Display<'a> } => Refused:
+            "MPS directory {path}: others can enter it", "its owner or an administrator has to move it away";
     }
 
     /// Why an MPS daemon is not there in time.

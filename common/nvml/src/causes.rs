@@ -12,8 +12,7 @@ causes! {
     pub(crate) enum NvmlCause<'a> {
         NotLoaded { file: Display<'a>, why: String, remedy: LoadRemedy } => Nvml:
             "cannot load {file}: {why}", "{remedy}";
-        InitFailed { init: Fault, remedy: InitRemedy } => Nvml: "NVML {init}", "{remedy}";
-        CallFailed { fault: Fault } => Nvml: "NVML {fault}";
+        CallFailed { fault: Fault, remedy: InitRemedy } => Nvml: "NVML {fault}", "{remedy}";
         /// As with a holder that cannot be started: the machine lacks something now, not the driver.
         NotForked { why: String } => LockPlace: "cannot start a process to ask NVML: {why}";
     }
@@ -27,6 +26,7 @@ causes! {
 
     /// What to do where the library does not start.
     pub(crate) enum InitRemedy {
+        Started => "";
         RestartContainer => "this container was started before the node's driver was updated: start it again";
         Reboot => "the driver was updated while in use: the node needs a reboot or a reload of the nvidia module";
         TryDriver => "does `nvidia-smi -L` work on this node?";

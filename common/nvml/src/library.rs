@@ -44,7 +44,11 @@ fn cannot_open(library: &Path, error: &NvmlError) -> Failure {
         fault::VERSION_MISMATCH => InitRemedy::Reboot,
         _ => InitRemedy::TryDriver,
     };
-    NvmlCause::InitFailed { init, remedy }.into()
+    NvmlCause::CallFailed {
+        fault: init,
+        remedy,
+    }
+    .into()
 }
 
 /// What a node, or a container, lacks: a driver, or GPUs that this process may use.

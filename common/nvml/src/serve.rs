@@ -9,7 +9,7 @@ use getgpu_ask::{NvmlRequest, Rules};
 use getgpu_model::{Detail, Failure};
 use serde::Serialize;
 
-use super::causes::NvmlCause;
+use super::causes::{InitRemedy, NvmlCause};
 use super::fault::Fault;
 use super::library;
 use super::session::Session;
@@ -96,6 +96,7 @@ fn tell<T: Serialize>(channel: &File, answer: Result<T, Fault>) -> bool {
 
 impl From<Fault> for Failure {
     fn from(fault: Fault) -> Self {
-        NvmlCause::CallFailed { fault }.into()
+        let remedy = InitRemedy::Started;
+        NvmlCause::CallFailed { fault, remedy }.into()
     }
 }

@@ -14,7 +14,7 @@ use getgpu_linux::{Range, descriptors::above_standard, identity, procfs::namespa
 use getgpu_lock::{OfdLock, layout};
 use getgpu_model::{Failure, Uuid, batch, reason};
 
-use crate::causes::{MpsCause, MpsFault};
+use crate::causes::MpsCause;
 use nix::libc;
 
 /// Held while a daemon is looked for, started or ended.
@@ -186,14 +186,16 @@ fn private(path: &Path) -> Result<(), Failure> {
         Err(error) if error.kind() == io::ErrorKind::NotFound => return Ok(()),
         Err(error) => return Err(cannot(path, &error)),
     };
+    let shown = path.display();
     if !meta.is_dir() {
-        return Err(not_own(path, MpsFault::NotDirectory));
+        return Err(MpsCause::NotDirectory { path: shown }.into());
     }
     if meta.uid() != nix::unistd::geteuid().as_raw() {
-        return Err(not_own(path, MpsFault::Foreign { uid: meta.uid() }));
+        let (path, uid) = (shown, meta.uid());
+        return Err(MpsCause::Foreign { path, uid }.into());
     }
     if meta.mode() & 0o077 != 0 {
-        return Err(not_own(path, MpsFault::Open));
+        return Err(MpsCause::Open { path: shown }.into());
     }
     if meta.mode() & 0o700 != 0o700 {
         // An unusual umask.
@@ -201,11 +203,6 @@ fn private(path: &Path) -> Result<(), Failure> {
             .map_err(|error| cannot(path, &error));
     }
     Ok(())
-}
-
-fn not_own(path: &Path, why: MpsFault) -> Failure {
-    let path = path.display();
-    MpsCause::NotOwn { path, why }.into()
 }
 
 /// A directory or file of the place that cannot be made, opened or locked.

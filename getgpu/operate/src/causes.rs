@@ -13,13 +13,16 @@ causes! {
         MonitorInContainer => Usage:
             "--monitor: not in a pid namespace of its own, from which it sees no other process: start it on the host";
         MonitorRuns => Refused: "--monitor: another one runs already";
-        MonitorUnlocked { path: Display<'a>, why: String } => LockPlace: "--monitor: {path}: {why}";
+        /// The file beside the lock.
+        MonitorUnlocked { lock: Display<'a>, why: String } => LockPlace: "--monitor: {lock}.monitor: {why}";
         MonitorUntold { why: &'a str } => LockPlace: "--monitor: what it tells: {why}";
         MetricsUnwritten { metrics: Display<'a>, why: String } => Usage: "--monitor: {metrics}: {why}";
         NothingLogged => NoneFree: "no line of getgpu's or cudawrap's to report",
             "the site's setting log = \"syslog\" has them written; journalctl may need root";
-        LogUnread { from: &'a str, why: &'a str } => NoneFree:
-            "{from}: cannot be read: {why}", "give the lines on standard input: ... | getgpu --report";
+        InputUnread { why: String } => NoneFree:
+            "standard input: cannot be read: {why}", "give the lines on standard input: ... | getgpu --report";
+        JournalUnread { why: String } => NoneFree:
+            "journalctl: cannot be read: {why}", "give the lines on standard input: ... | getgpu --report";
     }
 
     /// Why a job or a task of Slurm has no device.

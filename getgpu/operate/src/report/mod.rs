@@ -24,7 +24,10 @@ pub fn run(by: ReportBy, since: Option<&str>, json: bool) -> Result<(), Failure>
     } else {
         let mut bytes = Vec::new();
         let read = std::io::stdin().read_to_end(&mut bytes);
-        read.map_err(|error| unread("standard input", &reason(&error)))?;
+        read.map_err(|error| {
+            let why = reason(&error);
+            OperateCause::InputUnread { why }
+        })?;
         String::from_utf8_lossy(&bytes).into_owned()
     };
     let events: Vec<lines::Event> = text.lines().filter_map(lines::Event::parse).collect();
@@ -50,18 +53,14 @@ fn of_journal(since: Option<&str>) -> Result<String, Failure> {
     if let Some(since) = since {
         journal.arg(format!("--since={since}"));
     }
-    let said = journal
-        .stdin(Stdio::null())
-        .output()
-        .map_err(|error| unread("journalctl", &reason(&error)))?;
+    let said = journal.stdin(Stdio::null()).output().map_err(|error| {
+        let why = reason(&error);
+        OperateCause::JournalUnread { why }
+    })?;
     if !said.status.success() {
         let why = String::from_utf8_lossy(&said.stderr);
-        let why = why.lines().next().unwrap_or("failed");
-        return Err(unread("journalctl", why));
+        let why = why.lines().next().unwrap_or("failed").to_owned();
+        return Err(OperateCause::JournalUnread { why }.into());
     }
     Ok(String::from_utf8_lossy(&said.stdout).into_owned())
-}
-
-fn unread(from: &str, why: &str) -> Failure {
-    OperateCause::LogUnread { from, why }.into()
 }
