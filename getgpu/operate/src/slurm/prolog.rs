@@ -13,8 +13,9 @@ use super::job_part::{self, SearchEffort};
 use super::locked_file::IfLocked;
 use super::mark::{self, JobMark};
 use super::{Context, ended, job_number, part, tag, tell, variable};
-use crate::causes::SlurmCause;
 use getgpu_core::options::Format;
+
+use crate::causes::SlurmCause;
 
 /// Runs it; none: the status is 0.
 pub fn run(context: &Context) -> Option<i32> {
