@@ -9,20 +9,6 @@ use getgpu_model::{Kind, exit};
 
 use crate::size;
 
-const KINDS: [Kind; 11] = [
-    Kind::NoneFree,
-    Kind::Usage,
-    Kind::NoDriver,
-    Kind::NoUsableGpu,
-    Kind::NoGrant,
-    Kind::NoDevice,
-    Kind::Nvml,
-    Kind::LockPlace,
-    Kind::Refused,
-    Kind::CannotRun,
-    Kind::NotFound,
-];
-
 /// A row of a table, or one of the parts that others have in the place of a value.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct CauseRow {
@@ -105,8 +91,8 @@ fn read(folder: &str, table: &str, row: &str) -> Option<CauseRow> {
     let fields = fields.map(|(name, of)| (name.to_owned(), of.to_owned()));
     let (kind, texts) = match texts.split_once(": \"") {
         Some((kind, _)) if word(kind) == kind => {
-            let known = KINDS.iter().find(|known| format!("{known:?}") == kind)?;
-            (Some(*known), &texts[kind.len() + 2..])
+            let known = serde_json::from_value(kind.into()).ok()?;
+            (Some(known), &texts[kind.len() + 2..])
         }
         _ => (None, texts),
     };
