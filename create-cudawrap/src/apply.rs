@@ -7,7 +7,9 @@ use std::ffi::OsStr;
 use std::io;
 
 use getgpu_linux::Identity;
-use getgpu_model::{Failure, Kind, reason};
+use getgpu_model::{Failure, reason};
+
+use crate::causes::{PathCause, StepRemedy};
 use nix::errno::Errno;
 
 use crate::directory::Directory;
@@ -33,15 +35,16 @@ pub fn apply(work: &Work, seen: &PathSnapshot, plan: &Plan) -> Result<(), Failur
         let Err(error) = take(work, seen, step) else {
             continue;
         };
-        let message = format!("{}: {}", describe(step, work), reason(&error));
-        let failure = Failure::new(Kind::Refused, message);
-        return Err(if done > 0 {
-            failure.hint("stopped half way, and the path still runs its program: run the same command again, or --undo")
-        } else if matches!(step, Step::SecondName(..) | Step::Keep(_)) && refuses_links(&error) {
-            failure.hint("the program needs a second name (hard link), which its owner or root can give it on most file systems; else use --link-dir")
+        let is_link = matches!(step, Step::SecondName(..) | Step::Keep(_));
+        let remedy = if done > 0 {
+            StepRemedy::RunAgain
+        } else if is_link && refuses_links(&error) {
+            StepRemedy::LetLink
         } else {
-            failure
-        });
+            StepRemedy::Unknown
+        };
+        let (step, why) = (describe(step, work), reason(&error));
+        return Err(PathCause::StepFailed { step, why, remedy }.into());
     }
     Ok(())
 }

@@ -7,8 +7,9 @@ use std::os::unix::ffi::OsStrExt;
 use std::path::Path;
 
 use getgpu_linux::{Identity, PREFIX, identity, sys, without_number};
-use getgpu_model::{Failure, Kind, reason, refused};
+use getgpu_model::{Failure, reason};
 
+use crate::causes::{DirectoryRemedy, PathCause, UnfitRemedy};
 use crate::directory::Directory;
 use crate::executable::Form;
 use crate::filesystem::network;
@@ -24,19 +25,18 @@ const LONGEST_PATH: usize = 4095;
 /// Names that are never worked on, whatever lies there.
 pub fn name(name: &OsStr) -> Result<(), Failure> {
     if names::is_own(name) {
-        return Err(own(&name.to_string_lossy()));
+        let name = &name.to_string_lossy();
+        return Err(PathCause::OwnProgram { name }.into());
     }
     if let Some(app) = without_number(name).filter(|_| names::original(name).is_none()) {
-        return Err(
-            refused("has a name as --repair gives them to older programs")
-                .hint(format!("did you mean {}?", app.to_string_lossy())),
-        );
+        let meant = Path::new(app).display();
+        return Err(PathCause::NameOfOlder { meant }.into());
     }
     match names::original(name) {
-        Some(app) => Err(
-            refused("is the name that a wrapped program has, not a path to wrap")
-                .hint(format!("did you mean {}?", app.to_string_lossy())),
-        ),
+        Some(app) => {
+            let meant = Path::new(app).display();
+            Err(PathCause::NameOfWrapped { meant }.into())
+        }
         None => Ok(()),
     }
 }
@@ -49,13 +49,11 @@ pub fn length(path: &Path, longest: u64) -> Result<(), Failure> {
     let name = path.file_name().unwrap_or_default();
     if name.as_bytes().len() + ADDED > longest {
         let most = longest.saturating_sub(ADDED);
-        return Err(refused(&format!("name too long: at most {most} bytes"))
-            .hint("wrap a link to it that has a shorter name"));
+        return Err(PathCause::NameTooLong { most }.into());
     }
     if path.as_os_str().as_bytes().len() + PREFIX.len() > LONGEST_PATH {
         let most = LONGEST_PATH - PREFIX.len();
-        return Err(refused(&format!("path too long: at most {most} bytes"))
-            .hint("wrap a link to it that has a shorter path"));
+        return Err(PathCause::PathTooLong { most }.into());
     }
     Ok(())
 }
@@ -64,22 +62,18 @@ pub fn length(path: &Path, longest: u64) -> Result<(), Failure> {
 /// access control list the group's bits are its mask, so they cover it (acl(5)).
 pub fn directory(dir: &Directory) -> Result<(), Failure> {
     let stat = dir.own_stat().map_err(|error| {
-        let message = format!("its directory: {}", reason(&error));
-        Failure::new(Kind::Refused, message)
+        let why = reason(&error);
+        PathCause::DirectoryUnknown { why }
     })?;
     let root = nix::unistd::geteuid().is_root();
     if !root || (stat.st_uid == 0 && stat.st_mode & 0o022 == 0) {
         return Ok(());
     }
-    let hint = if stat.st_uid == 0 {
-        "make the directory writable for root only: chmod go-w".to_owned()
-    } else {
-        format!(
-            "run this command as the directory's owner: setpriv --reuid {} --regid {} --clear-groups create-cudawrap ...",
-            stat.st_uid, stat.st_gid
-        )
+    let remedy = match (stat.st_uid, stat.st_gid) {
+        (0, _) => DirectoryRemedy::CloseIt,
+        (uid, gid) => DirectoryRemedy::BeOwner { uid, gid },
     };
-    Err(refused("is in a directory that users other than root can write to").hint(hint))
+    Err(PathCause::DirectoryOpen { remedy }.into())
 }
 
 /// What speaks against wrapping a program that is not wrapped.
@@ -91,10 +85,10 @@ pub fn program(
     force: bool,
 ) -> Result<(), Failure> {
     if let Some(name) = which_own(target, wrapper) {
-        return Err(own(&name));
+        return Err(PathCause::OwnProgram { name: &name }.into());
     }
     if !seen.app.runs {
-        return Err(refused("is not executable").hint("chmod +x, if it is a program"));
+        return Err(PathCause::NotExecutable.into());
     }
     form(seen.form)?;
     if force {
@@ -102,37 +96,26 @@ pub fn program(
     }
     if let Some(profile) = apparmor::profile(&target.path()) {
         let profile = profile.display();
-        return Err(refused(&format!(
-            "is named in the AppArmor profile {profile}, which would not apply to it any more"
-        ))
-        .hint("use --link-dir; --force wraps it anyway, and the profile then has no effect"));
+        return Err(PathCause::InProfile { profile }.into());
     }
     if let Some(system) = other_file_system(dir, wrapper.id) {
-        let message = format!(
-            "is on {system}, and cudawrap is not: nodes without cudawrap would lose the program"
-        );
-        return Err(refused(&message)
-            .hint("copy cudawrap and getgpu there, and name that cudawrap with --wrapper"));
+        return Err(PathCause::OnNetwork { system }.into());
     }
     match package::owner(&target.path())? {
-        Some(package) => Err(refused(&format!(
-            "belongs to the package {package}, whose next upgrade would replace the link"
-        ))
-        .hint("use --link-dir, which leaves it alone; or --force")),
+        Some(package) => Err(PathCause::OfPackage { package }.into()),
         None => Ok(()),
     }
 }
 
 /// A file that is no program of the user's, or none at all.
 fn form(form: Option<Form>) -> Result<(), Failure> {
-    match form {
-        Some(Form::Own(name)) => Err(own(name)),
-        Some(form) => match form.fault() {
-            Some(fault) if form == Form::ScriptOfWrapped => Err(refused(&format!("is {fault}"))
-                .hint("as CUDAWRAP_name it could execute itself for ever; use --link-dir")),
-            Some(fault) => Err(refused(&format!("is {fault}"))),
-            None => Ok(()),
-        },
+    let remedy = match form {
+        Some(Form::Own(name)) => return Err(PathCause::OwnProgram { name }.into()),
+        Some(Form::ScriptOfWrapped) => UnfitRemedy::UseLinkDir,
+        _ => UnfitRemedy::Unknown,
+    };
+    match form.and_then(Form::fault) {
+        Some(what) => Err(PathCause::Unfit { what, remedy }.into()),
         None => Ok(()),
     }
 }
@@ -185,11 +168,6 @@ fn other_file_system(dir: &Directory, wrapper: Identity) -> Option<&'static str>
     let magic = dir.filesystem().ok()?.filesystem_type().0 as u64;
     let here = dir.own_stat().ok()?;
     network(magic).filter(|_| here.st_dev != wrapper.0)
-}
-
-/// Our own programs.
-pub fn own(name: &str) -> Failure {
-    refused(&format!("is {name} itself")).hint("wrap the programs that use a GPU")
 }
 
 #[cfg(test)]

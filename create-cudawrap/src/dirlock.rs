@@ -6,7 +6,9 @@ use std::io::ErrorKind;
 use std::time::{Duration, Instant};
 
 use fs4::{FileExt, TryLockError};
-use getgpu_model::{Failure, Kind, reason};
+use getgpu_model::{Failure, reason};
+
+use crate::causes::PathCause;
 
 /// How long the lock is waited for.
 pub const PATIENCE: Duration = Duration::from_secs(10);
@@ -38,15 +40,12 @@ pub fn lock(dir: &File, patience: Duration, if_no_locks: IfNoLocks) -> Result<()
             Err(TryLockError::WouldBlock) if Instant::now() < until => std::thread::sleep(PAUSE),
             Err(TryLockError::WouldBlock) => {
                 let seconds = patience.as_secs_f32();
-                let message = format!("another process has locked its directory for {seconds} s");
-                return Err(Failure::new(Kind::Refused, message)
-                    .hint("wait until that process exits, or end it (lslocks shows it)"));
+                return Err(PathCause::DirectoryLocked { seconds }.into());
             }
             Err(_) if if_no_locks == IfNoLocks::GoOn => return Ok(()),
             Err(TryLockError::Error(error)) => {
-                let message = format!("its directory cannot be locked: {}", reason(&error));
-                return Err(Failure::new(Kind::Refused, message)
-                    .hint("--force skips the lock; make sure nobody else is wrapping here"));
+                let why = reason(&error);
+                return Err(PathCause::DirectoryWithoutLocks { why }.into());
             }
         }
     }

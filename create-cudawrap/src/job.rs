@@ -2,12 +2,12 @@
 //! of its own, so that one that fails stops no other.
 
 use std::ffi::OsStr;
-use std::io;
 use std::path::Path;
 
-use getgpu_model::{Diag, Failure, Kind, reason, refused};
+use getgpu_model::{Diag, Failure, reason};
 
 use crate::apply::{self, Work, apply};
+use crate::causes::PathCause;
 use crate::directory::Directory;
 use crate::dirlock::{self, IfNoLocks};
 use crate::inspect::{PathSnapshot, snapshot};
@@ -58,7 +58,7 @@ impl Wrapping<'_> {
             wrapper: self.wrapper.map_or(OsStr::new(""), |wrapper| &wrapper.text),
             own: self.wrapper.map(|wrapper| wrapper.id),
         };
-        let seen = snapshot(&dir, &names, work.own).map_err(failed)?;
+        let seen = snapshot(&dir, &names, work.own).map_err(PathCause::from)?;
         let now = state(&seen);
         if noted && now == PathState::Missing {
             return Ok(self.forget(path));
@@ -112,9 +112,10 @@ impl Wrapping<'_> {
     /// Opens the directory in which something is to be done, and locks it.
     fn enter(&self, target: &Target) -> Result<Directory, Failure> {
         checks::name(&target.name)?;
-        let dir = Directory::open(&target.dir).map_err(failed)?;
+        let dir = Directory::open(&target.dir).map_err(PathCause::from)?;
         if self.goal != Goal::Undo {
-            let longest = dir.filesystem().map_err(failed)?.maximum_name_length();
+            let longest = dir.filesystem().map_err(PathCause::from)?;
+            let longest = longest.maximum_name_length();
             checks::length(&target.path(), u64::try_from(longest).unwrap_or(255))?;
         }
         if !self.options.dry_run {
@@ -135,7 +136,7 @@ impl Wrapping<'_> {
         let seen = Target::parse(path).and_then(|target| {
             let dir = Directory::open(&target.dir)
                 .and_then(|dir| snapshot(&dir, &Names::of(&target.name), own));
-            dir.map_err(failed)
+            dir.map_err(|error| PathCause::from(error).into())
         });
         seen.is_ok_and(|seen| state(&seen) == PathState::Plain && seen.app.through.is_some())
     }
@@ -203,12 +204,9 @@ fn check_sound(path: &Path, seen: &PathSnapshot, names: &Names) -> Result<(), Fa
         Some(line) if line.attention => {
             let detail = line.detail.unwrap_or_default();
             let detail = detail.replace("CUDAWRAP_name", &names.shown(Place::Hidden));
-            Err(refused(&format!("is {}: {detail}", line.state)))
+            let state = line.state;
+            Err(PathCause::Unsound { state, detail }.into())
         }
         _ => Ok(()),
     }
-}
-
-fn failed(error: io::Error) -> Failure {
-    Failure::new(Kind::Refused, reason(&error))
 }

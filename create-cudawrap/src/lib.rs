@@ -6,6 +6,7 @@
 pub mod advice;
 pub mod apparmor;
 pub mod apply;
+pub(crate) mod causes;
 pub mod checks;
 pub mod directory;
 pub mod dirlock;

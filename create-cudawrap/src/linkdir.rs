@@ -6,7 +6,9 @@ use std::ffi::OsStr;
 use std::path::{Path, PathBuf};
 
 use getgpu_linux::{Identity, identity};
-use getgpu_model::{Failure, Kind, reason, refused};
+use getgpu_model::Failure;
+
+use crate::causes::{PathCause, UnfitRemedy};
 
 use crate::checks;
 use crate::directory::Directory;
@@ -35,7 +37,7 @@ impl LinkDirectory {
         let opened = std::fs::canonicalize(&self.0).and_then(|dir| Directory::open(&dir));
         opened
             .map(drop)
-            .map_err(|error| self.blame(Failure::new(Kind::Refused, reason(&error))))
+            .map_err(|error| self.blame(PathCause::from(error).into()))
     }
 
     /// The path of the link for the program at `path`.
@@ -49,10 +51,7 @@ impl LinkDirectory {
 
     /// What fails on the way fails in this directory, not at the program.
     pub fn blame(&self, failure: Failure) -> Failure {
-        Failure {
-            message: format!("--link-dir {}: {}", self.0.display(), failure.message),
-            ..failure
-        }
+        failure.about(format_args!("--link-dir {}", self.0.display()))
     }
 
     /// The steps that put the link there.
@@ -76,8 +75,7 @@ impl LinkDirectory {
                 Ok(unchanged("is already a link to cudawrap; nothing changed"))
             }
             PathState::Wrapped if alone => plan(seen, now, Goal::Repair, named),
-            _ => Err(refused("that name is taken in the directory of links")
-                .hint("find out what it is, and move it away")),
+            _ => Err(PathCause::TakenByLink.into()),
         }
     }
 
@@ -102,19 +100,19 @@ impl LinkDirectory {
 fn check(target: &Target, program: &Path, wrapper: &Wrapper) -> Result<(), Failure> {
     let program = Target::parse(program)?;
     if program.dir == target.dir {
-        return Err(refused("is already in the directory of --link-dir")
-            .hint("give another directory, which comes before that in PATH"));
+        return Err(PathCause::InLinkDir.into());
     }
-    let meta = std::fs::metadata(program.path()).map_err(|e| refused(&reason(&e)))?;
+    let meta = std::fs::metadata(program.path()).map_err(PathCause::from)?;
     if !meta.is_file() {
-        return Err(refused(if meta.is_dir() {
-            "is a directory"
-        } else {
-            "is not a program"
-        }));
+        let remedy = UnfitRemedy::Unknown;
+        let what = match meta.is_dir() {
+            true => "a directory",
+            false => "not a program",
+        };
+        return Err(PathCause::Unfit { what, remedy }.into());
     }
     if nix::unistd::access(&program.path(), nix::unistd::AccessFlags::X_OK).is_err() {
-        return Err(refused("is not executable").hint("chmod +x, if it is a program"));
+        return Err(PathCause::NotExecutable.into());
     }
     // A program that is wrapped in place leads to cudawrap too, and is no link in the
     // directory of links.
@@ -123,7 +121,10 @@ fn check(target: &Target, program: &Path, wrapper: &Wrapper) -> Result<(), Failu
     {
         return Ok(());
     }
-    checks::which_own(&program, wrapper).map_or(Ok(()), |own| Err(checks::own(&own)))
+    let own = checks::which_own(&program, wrapper);
+    own.map_or(Ok(()), |name| {
+        Err(PathCause::OwnProgram { name: &name }.into())
+    })
 }
 
 /// What the link would run instead of `program`, as PATH is now.

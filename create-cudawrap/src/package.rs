@@ -6,7 +6,9 @@ use std::ops::RangeInclusive;
 use std::path::{Path, PathBuf};
 use std::process::{Command, Output, Stdio};
 
-use getgpu_model::{Failure, Kind, reason};
+use getgpu_model::{Failure, reason};
+
+use crate::causes::{PackageFault, PathCause};
 
 use crate::wrapper::tool;
 
@@ -59,19 +61,22 @@ fn known(
         .stdin(Stdio::null())
         .stderr(Stdio::null())
         .output()
-        .map_err(|error| unanswered(program, &reason(&error)))?;
+        .map_err(|error| {
+            let why = reason(&error);
+            unanswered(program, PackageFault::NotStarted { why })
+        })?;
     match status.code() {
         Some(0) => Ok(Some(String::from_utf8_lossy(&stdout).into_owned())),
-        Some(TIMED_OUT) => Err(unanswered(program, "no answer in 10 s")),
+        Some(TIMED_OUT) => Err(unanswered(program, PackageFault::NoAnswer)),
         Some(code) if none.contains(&code) => Ok(None),
-        _ => Err(unanswered(program, &format!("failed ({status})"))),
+        _ => Err(unanswered(program, PackageFault::Failed { status })),
     }
 }
 
 /// The failure of a tool that does not say whose file it is.
-fn unanswered(tool: &Path, why: &str) -> Failure {
-    Failure::new(Kind::Refused, format!("{}: {why}", tool.display()))
-        .hint("--force wraps without asking which package owns the file")
+fn unanswered(tool: &Path, why: PackageFault) -> Failure {
+    let tool = tool.display();
+    PathCause::PackageUnknown { tool, why }.into()
 }
 
 /// With and without `/usr`: where /bin is a link to /usr/bin, packages may have recorded

@@ -4,7 +4,9 @@
 
 use std::ffi::{OsStr, OsString};
 
-use getgpu_model::{Failure, refused};
+use getgpu_model::Failure;
+
+use crate::causes::{PathCause, UnfitRemedy};
 
 use crate::executable::Form;
 use crate::inspect::{EntryKind, Leads, NameEntry, PathSnapshot};
@@ -78,8 +80,7 @@ pub fn plan(
     } else if (seen.tmp.kind != EntryKind::Absent || seen.tmp_in_use)
         && plan.steps.contains(&Step::Link(Tmp))
     {
-        return Err(refused("the file .CUDAWRAP_name~ beside it is in the way")
-            .hint("find out what it is, and move it away"));
+        return Err(PathCause::TakenByTmp.into());
     }
     if !plan.steps.is_empty() {
         plan.steps.push(Step::Sync);
@@ -94,29 +95,21 @@ fn wrap(seen: &PathSnapshot, now: PathState) -> Result<Plan, Failure> {
             let steps = [vec![Step::SecondName(App, Hidden), Step::Sync], relink()].concat();
             Ok(wrapped(seen, steps))
         }
-        PathState::Begun if !seen.app.runs => {
-            Err(refused("is not executable").hint("chmod +x, if it is a program"))
-        }
+        PathState::Begun if !seen.app.runs => Err(PathCause::NotExecutable.into()),
         PathState::Begun => Ok(wrapped(seen, relink())),
         PathState::Wrapped if has_lost_its_cudawrap(seen) => Ok(repointed()),
         PathState::Wrapped if seen.hidden.kind == EntryKind::Absent => match &seen.behind {
-            Some(_) => Ok(unchanged(
-                "is already a link to cudawrap; nothing changed",
-            )),
-            None => Err(link_alone()),
+            Some(_) => Ok(unchanged("is already a link to cudawrap; nothing changed")),
+            None => Err(PathCause::LinkAlone.into()),
         },
         // Interrupted before the last step of an adoption.
         PathState::Wrapped if seen.hidden.is_program() && seen.former.id == seen.hidden.id => {
             Ok(adopted(vec![Step::Drop(Former)]))
         }
-        PathState::Wrapped => Ok(unchanged(
-            "is already wrapped; nothing changed",
-        )),
+        PathState::Wrapped => Ok(unchanged("is already wrapped; nothing changed")),
         PathState::Migtools => adopt(seen),
-        PathState::Upgraded => Err(refused("is a program, and so is the CUDAWRAP_name beside it")
-            .hint("after an upgrade: create-cudawrap --repair, which wraps the program at the path and keeps the other under another name")),
-        PathState::Copied => Err(refused("is a copy of cudawrap; the program is CUDAWRAP_name beside it")
-            .hint("create-cudawrap --repair makes it a link again")),
+        PathState::Upgraded => Err(PathCause::Upgraded.into()),
+        PathState::Copied => Err(PathCause::Copied.into()),
         PathState::Missing | PathState::Unclear => Err(unclear(seen)),
     }
 }
@@ -132,7 +125,7 @@ fn repair(seen: &PathSnapshot, now: PathState, named: Option<&OsStr>) -> Result<
         PathState::Begun if seen.app.text.is_none() => wrap(seen, now),
         PathState::Wrapped if has_lost_its_cudawrap(seen) || leads_elsewhere => Ok(repointed()),
         PathState::Wrapped if seen.hidden.kind == EntryKind::Absent && seen.behind.is_none() => {
-            Err(link_alone())
+            Err(PathCause::LinkAlone.into())
         }
         PathState::Plain | PathState::Begun | PathState::Wrapped => {
             Ok(unchanged("needs no repair; nothing changed"))
@@ -145,28 +138,22 @@ fn repair(seen: &PathSnapshot, now: PathState, named: Option<&OsStr>) -> Result<
 fn undo(seen: &PathSnapshot, now: PathState) -> Result<Plan, Failure> {
     let orphan = seen.app.kind == EntryKind::Absent && seen.hidden.is_program();
     match now {
-        PathState::Plain if seen.app.through.is_some() => Err(refused(&format!(
-            "only leads to {}, which leads to cudawrap",
-            hop(&seen.app)
-        ))
-        .hint("undo that one")),
-        PathState::Plain => Ok(unchanged(
-            "is not wrapped; nothing changed",
-        )),
+        PathState::Plain if seen.app.through.is_some() => {
+            let hop = hop(&seen.app);
+            Err(PathCause::LeadsToWrapped { hop }.into())
+        }
+        PathState::Plain => Ok(unchanged("is not wrapped; nothing changed")),
         PathState::Wrapped if seen.hidden.kind == EntryKind::Absent => Ok(Plan::new(
             vec![Step::Drop(App)],
             "the link to cudawrap is removed",
         )),
         PathState::Begun if seen.app.text.is_none() => Ok(undone(Step::Drop(Hidden))),
-        PathState::Begun | PathState::Wrapped | PathState::Copied => Ok(undone(Step::Over(Hidden, App))),
+        PathState::Begun | PathState::Wrapped | PathState::Copied => {
+            Ok(undone(Step::Over(Hidden, App)))
+        }
         PathState::Unclear if orphan => Ok(undone(Step::Over(Hidden, App))),
-        PathState::Upgraded => Err(refused(
-            "is a program, and so is CUDAWRAP_name beside it: both are kept",
-        )
-        .hint("an upgrade has replaced the link; move the one away that is not wanted")),
-        PathState::Migtools => Err(refused("is wrapped by migtools").hint(
-            "create-cudawrap without --undo takes it over; or put its program back: mv -T MIGTOOLS_name name",
-        )),
+        PathState::Upgraded => Err(PathCause::UpgradedKept.into()),
+        PathState::Migtools => Err(PathCause::OfMigtools.into()),
         PathState::Unclear if seen.hidden.kind == EntryKind::Absent => {
             let what = oddity(seen).unwrap_or_default();
             let text = format!("is {what}, and not wrapped; nothing changed");
@@ -229,13 +216,10 @@ fn renewed(seen: &PathSnapshot) -> Plan {
 fn adopt(seen: &PathSnapshot) -> Result<Plan, Failure> {
     let begun = seen.hidden.id.is_some() && seen.hidden.id == seen.former.id;
     if !seen.former.is_program() || !seen.former.runs {
-        return Err(refused(
-            "is wrapped by migtools, but its program, MIGTOOLS_name beside it, does not exist",
-        )
-        .hint("install the program again, then wrap it"));
+        return Err(PathCause::MigtoolsWithoutProgram.into());
     }
     if !begun && seen.hidden.id.is_some() {
-        return Err(in_the_way());
+        return Err(PathCause::TakenByHidden.into());
     }
     let first = (!begun).then_some(Step::SecondName(Former, Hidden));
     let rest = [Step::Sync].into_iter().chain(relink());
@@ -246,10 +230,7 @@ fn adopt(seen: &PathSnapshot) -> Result<Plan, Failure> {
 fn through(seen: &PathSnapshot) -> Result<Plan, Failure> {
     let hop = hop(&seen.app);
     if !seen.app.runs {
-        return Err(refused(&format!(
-            "leads to {hop}, a link to cudawrap that runs no program"
-        ))
-        .hint("create-cudawrap --status shows what is wrong there"));
+        return Err(PathCause::LeadsToNothing { hop }.into());
     }
     let text = format!(
         "leads to {hop}, which starts through cudawrap, so it is wrapped already; nothing changed"
@@ -267,40 +248,21 @@ fn hop(app: &NameEntry) -> String {
     hop.map(|hop| hop.display().to_string()).unwrap_or_default()
 }
 
-fn link_alone() -> Failure {
-    refused("is a link to cudawrap, with no program of its name beside it or behind it in PATH")
-        .hint("install the program, or remove the link with --undo")
-}
-
-fn in_the_way() -> Failure {
-    refused("something else has the name CUDAWRAP_name beside it")
-        .hint("find out what it is, and move it away")
-}
-
 /// Why nothing is done with what create-cudawrap leaves alone.
 fn unclear(seen: &PathSnapshot) -> Failure {
     let has_program = seen.hidden.is_program();
-    let Some(what) = oddity(seen) else {
-        return in_the_way();
+    let Some(what) = &oddity(seen) else {
+        return PathCause::TakenByHidden.into();
     };
-    let failure = match seen.app.kind {
-        EntryKind::Absent if has_program => {
-            return refused("no such file; the program is CUDAWRAP_name beside it")
-                .hint("--undo puts it back");
-        }
-        EntryKind::Absent => return refused("no such file"),
-        _ => refused(&format!("is {what}")),
+    let remedy = match seen.app.kind {
+        EntryKind::Absent if has_program => return PathCause::OnlyHiddenLeft.into(),
+        EntryKind::Absent => return PathCause::NoSuchFile.into(),
+        _ if has_program => UnfitRemedy::MoveAway,
+        EntryKind::Directory => UnfitRemedy::NamePrograms,
+        EntryKind::Link(Leads::Cudawrap | Leads::Vanished) => UnfitRemedy::InstallAgain,
+        _ => UnfitRemedy::Unknown,
     };
-    match seen.app.kind {
-        _ if has_program => failure.hint(
-            "find out what it is, and move it away; then --undo puts the program back, and it can be wrapped again",
-        ),
-        EntryKind::Directory => failure.hint("name the programs in it"),
-        EntryKind::Link(Leads::Cudawrap | Leads::Vanished) => {
-            failure.hint("install the program again, then wrap it")
-        }
-        _ => failure,
-    }
+    PathCause::Unfit { what, remedy }.into()
 }
 
 #[cfg(test)]

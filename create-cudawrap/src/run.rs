@@ -7,12 +7,13 @@ use std::path::{Path, PathBuf};
 use getgpu_linux::{Identity, beside};
 use getgpu_model::{
     Diag, Failure, Kind, Verbosity,
-    diag::{printable, write},
-    exit, reason,
+    diag::{print, printable},
+    exit,
 };
 use getgpu_settings::{Environment, Loaded};
 
 use crate::advice;
+use crate::causes::PathCause;
 use crate::directory::Directory;
 use crate::dirlock;
 use crate::inspect::snapshot;
@@ -30,7 +31,7 @@ use crate::wrapper;
 pub fn main() -> i32 {
     let diag = Diag::new(PROGRAM, Verbosity::Normal);
     let result = match options::parse(std::env::args_os().skip(1)) {
-        Ok(Parsed::Print(text)) => print(text.as_bytes()).map(|()| true),
+        Ok(Parsed::Print(text)) => print(text).map(|()| true),
         Ok(Parsed::Run(options)) => {
             let diag = Diag::new(PROGRAM, options.level);
             check_settings(options.task, &diag).and_then(|()| {
@@ -134,12 +135,12 @@ fn run_all(job: &Wrapping<'_>, paths: &mut [PathBuf]) -> Result<(usize, usize), 
                 let shown = path.to_string_lossy();
                 for step in &done.steps {
                     let line = format!("{}: {}\n", printable(&shown), printable(step));
-                    print(line.as_bytes())?;
+                    print(line)?;
                 }
             }
             Err(failure) => {
                 failed += 1;
-                fail(job.diag, &about(path, failure));
+                fail(job.diag, &failure.about(path.display()));
             }
         }
     }
@@ -163,13 +164,13 @@ fn show(options: &CreateOptions, json: bool, diag: &Diag) -> Result<bool, Failur
             Err(_) if noted && target::is_gone(&path) => gone(diag, &path),
             Ok(None) if noted => gone(diag, &path),
             Ok(None) => {
-                let failure = Failure::new(Kind::Refused, "no such file");
-                good = fail(diag, &about(&path, failure));
+                let failure = Failure::from(PathCause::NoSuchFile);
+                good = fail(diag, &failure.about(path.display()));
             }
-            Err(failure) => good = fail(diag, &about(&path, failure)),
+            Err(failure) => good = fail(diag, &failure.about(path.display())),
         }
     }
-    print(&if json {
+    print(if json {
         status::json(&lines)
     } else {
         status::text(&lines)
@@ -195,7 +196,7 @@ fn wrapped_in(
         }
         let names = Directory::open(&path)
             .and_then(|dir| status::names_in(&dir, own))
-            .map_err(|error| about(&path, Failure::new(Kind::Refused, reason(&error))))?;
+            .map_err(|error| Failure::from(PathCause::from(error)).about(path.display()))?;
         if names.is_empty() {
             diag.warn(&format!("{}: nothing is wrapped there", path.display()));
         }
@@ -215,7 +216,7 @@ fn look_at(path: &Path, own: Option<Identity>) -> Result<Option<status::StatusLi
     let target = Target::parse(path)?;
     let seen =
         Directory::open(&target.dir).and_then(|dir| snapshot(&dir, &Names::of(&target.name), own));
-    let seen = seen.map_err(|error| Failure::new(Kind::Refused, reason(&error)))?;
+    let seen = seen.map_err(PathCause::from)?;
     Ok(status::line(path, &seen).map(|line| match line.state {
         "wrapped" => line.with(advice::set_for(&target.name)),
         _ => line,
@@ -229,24 +230,12 @@ fn paths(options: &CreateOptions, note: Option<&Note>) -> Result<Vec<PathBuf>, F
         (None, Some(note)) => {
             let file = note.path().display();
             note.read()
-                .map_err(|e| Failure::new(Kind::Refused, format!("{file}: {}", reason(&e))))
+                .map_err(|error| Failure::from(PathCause::from(error)).about(file))
         }
-    }
-}
-
-fn about(path: &Path, failure: Failure) -> Failure {
-    Failure {
-        message: format!("{}: {}", path.display(), failure.message),
-        ..failure
     }
 }
 
 fn fail(diag: &Diag, failure: &Failure) -> bool {
     diag.error(failure);
     false
-}
-
-fn print(bytes: &[u8]) -> Result<(), Failure> {
-    write(bytes)
-        .map_err(|e| Failure::new(Kind::Refused, format!("standard output: {}", reason(&e))))
 }

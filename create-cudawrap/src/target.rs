@@ -6,7 +6,9 @@ use std::io;
 use std::os::unix::ffi::OsStrExt;
 use std::path::{Path, PathBuf};
 
-use getgpu_model::{Failure, reason, refused};
+use getgpu_model::{Failure, reason};
+
+use crate::causes::{PathCause, UnfitRemedy};
 
 /// One path to work on.
 #[derive(Clone, Debug)]
@@ -22,7 +24,7 @@ impl Target {
     pub fn parse(path: &Path) -> Result<Self, Failure> {
         let bytes = path.as_os_str().as_bytes();
         if bytes.is_empty() {
-            return Err(refused("an empty path names nothing"));
+            return Err(PathCause::NoPath.into());
         }
         let (parent, name) = match bytes.iter().rposition(|&b| b == b'/') {
             Some(0) => (&b"/"[..], &bytes[1..]),
@@ -31,11 +33,14 @@ impl Target {
         };
         if matches!(name, b"" | b"." | b"..") {
             // As for a program with a slash behind its name.
-            std::fs::metadata(path).map_err(|e| refused(&reason(&e)))?;
-            return Err(refused("is a directory").hint("name the programs in it"));
+            std::fs::metadata(path).map_err(PathCause::from)?;
+            let (what, remedy) = ("a directory", UnfitRemedy::NamePrograms);
+            return Err(PathCause::Unfit { what, remedy }.into());
         }
-        let dir = std::fs::canonicalize(OsStr::from_bytes(parent))
-            .map_err(|e| refused(&format!("its directory cannot be reached: {}", reason(&e))))?;
+        let dir = std::fs::canonicalize(OsStr::from_bytes(parent)).map_err(|error| {
+            let why = reason(&error);
+            PathCause::DirectoryUnreachable { why }
+        })?;
         Ok(Self {
             dir,
             name: OsStr::from_bytes(name).to_owned(),

@@ -11,8 +11,9 @@ use getgpu_linux::regular_file::Links;
 use getgpu_linux::{
     Identity, Resolution, Rule, can_run, chain, directories, identity, is_cudawrap,
 };
-use getgpu_model::{Failure, Kind, reason};
+use getgpu_model::{Failure, reason};
 
+use crate::causes::CreateCause;
 use crate::executable::{Form, form};
 use crate::names::WRAPPER;
 
@@ -34,8 +35,7 @@ pub struct Wrapper {
 pub fn find(named: Option<&Path>) -> Result<Wrapper, Failure> {
     let found = locate(named)?;
     match fault(Path::new(&found.text)) {
-        Some(fault) => Err(Failure::new(Kind::Refused, fault)
-            .hint("install the package again, or name another cudawrap with --wrapper")),
+        Some(fault) => Err(CreateCause::WrapperUnfit { fault }.into()),
         None => Ok(found),
     }
 }
@@ -61,33 +61,29 @@ pub fn locate(named: Option<&Path>) -> Result<Wrapper, Failure> {
             text: path.into_os_string(),
             id,
         }),
-        None => Err(Failure::new(
-            Kind::Refused,
-            format!("{WRAPPER}: not found beside create-cudawrap, in PATH or in {SITE}"),
-        )
-        .hint("name it with --wrapper PATH")),
+        None => Err(CreateCause::NoWrapper { site: SITE }.into()),
     }
 }
 
-fn from_option(path: &Path) -> Result<Wrapper, Failure> {
-    let absolute = std::path::absolute(path).map_err(|e| refused(path, &reason(&e)))?;
-    let id = identity(&absolute).ok_or_else(|| refused(path, "no such file"))?;
+fn from_option(named: &Path) -> Result<Wrapper, Failure> {
+    let path = named.display();
+    let absolute = std::path::absolute(named).map_err(|error| {
+        let (path, why) = (named.display(), reason(&error));
+        CreateCause::WrapperUnreachable { path, why }
+    })?;
+    let Some(id) = identity(&absolute) else {
+        return Err(CreateCause::WrapperMissing { path }.into());
+    };
     if !can_run(&absolute) {
-        return Err(refused(path, "not a program that you may run"));
+        return Err(CreateCause::WrapperNotRun { path }.into());
     }
     if absolute.file_name() != Some(OsStr::new(WRAPPER)) {
-        return Err(refused(path, "its name must be cudawrap")
-            .hint("cudawrap recognises its links by that name"));
+        return Err(CreateCause::WrapperMisnamed { path }.into());
     }
     Ok(Wrapper {
         text: absolute.into_os_string(),
         id,
     })
-}
-
-fn refused(path: &Path, why: &str) -> Failure {
-    let text = format!("--wrapper {}: {why}", path.display());
-    Failure::new(Kind::Refused, text)
 }
 
 /// What is wrong with the cudawrap that `path` leads to: cp(1), chmod(1) and chown(1) follow

@@ -7,6 +7,7 @@
 mod auto;
 mod bind;
 mod call;
+mod causes;
 mod lease;
 mod mps;
 mod options;

@@ -2,8 +2,10 @@
 //! before the others, or all of them as they are listed.
 
 use getgpu_choose::Granted;
-use getgpu_model::{Failure, Kind, Uuid};
+use getgpu_model::{Failure, Uuid};
 use getgpu_settings::{Settings, Shown};
+
+use crate::causes::CudawrapUsage;
 
 /// Whether the program is to see more than its own device, so that the others have to be known
 /// before one is chosen.
@@ -17,14 +19,13 @@ pub fn shows_others(settings: &Settings) -> bool {
 pub fn check(settings: &Settings, request: &Granted) -> Result<(), Failure> {
     if shows_others(settings) && request.count > 1 {
         let count = request.count;
-        let text =
-            format!("--count {count}: --visible first and all are for programs with one device");
-        let mut failure = Failure::new(Kind::Usage, text);
-        failure.hint = settings
+        let remedy = settings
             .places
             .get("visible")
-            .map(|place| format!("{place} sets it; --visible one goes before that"));
-        return Err(failure);
+            .map_or_else(String::new, |place| {
+                format!("{place} sets it; --visible one goes before that")
+            });
+        return Err(CudawrapUsage::ManyShown { count, remedy }.into());
     }
     Ok(())
 }

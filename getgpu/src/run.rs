@@ -35,8 +35,8 @@ pub fn main(arguments: &[OsString], role: Role) -> i32 {
         Ok(status) => status,
         Err(mut failure) => {
             if failure.kind == Kind::NoDriver && environment.allocation_shell {
-                failure =
-                    failure.hint("you are in an allocation but not on its node: srun --pty bash");
+                failure = failure
+                    .advised("you are in an allocation but not on its node: srun --pty bash");
             }
             fail(&diag, &failure)
         }
@@ -103,7 +103,7 @@ fn show_settings(
     put_options(options, environment, &mut loaded)?;
     // It is what the message about an unknown setting sends people to.
     for unknown in std::mem::take(&mut loaded.unknown) {
-        diag.warn(&unknown);
+        diag.warn(&unknown.message);
     }
     let lock = LockFile::find(environment.lock.clone(), loaded.settings.lock.clone());
     let lock = match lock {

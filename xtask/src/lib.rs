@@ -5,6 +5,7 @@
 
 pub mod address;
 pub mod completions;
+pub mod messages;
 pub mod pages;
 pub mod programs;
 pub mod rooms;

@@ -5,6 +5,7 @@
 //! Invariant: never loads NVIDIA's library. `getgpu-nvml`, which does, is not among the dependencies.
 #![deny(missing_docs, clippy::missing_errors_doc)]
 
+mod causes;
 pub mod gpu_bus;
 pub mod mig_tree;
 mod node;

@@ -7,6 +7,7 @@
 //! Invariant: knows no queue. What waits is above it.
 #![deny(missing_docs, clippy::missing_errors_doc)]
 
+mod causes;
 pub mod choice;
 mod cuda_index;
 mod index_order;

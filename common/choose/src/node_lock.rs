@@ -5,8 +5,10 @@ use std::path::Path;
 
 use getgpu_linux::{LockOrigin, procfs::namespaces};
 use getgpu_lock::{HOST_LOCK, LockFile};
-use getgpu_model::{Failure, Kind};
+use getgpu_model::Failure;
 use getgpu_settings::{Environment, Settings, Unshared};
+
+use crate::causes::ChooseCause;
 
 /// Whether a line says what it means that a lock is not the host's.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -46,16 +48,14 @@ pub fn find_lock_file(
     }
     let missing = Path::new(HOST_LOCK);
     let path = if private { missing } else { &lock_file.path };
-    let directory = path.parent().unwrap_or(path).display().to_string();
-    let text =
-        format!("{directory}: not shared with the host: devices given elsewhere are not excluded");
-    let hint = format!("mount {directory}");
+    let directory = path.parent().unwrap_or(path).display();
+    let failure = Failure::from(ChooseCause::LockNotShared { directory });
     if settings.unshared == Unshared::Fail {
-        return Err(Failure::new(Kind::LockPlace, text).hint(hint));
+        return Err(failure);
     }
     if warning == LockWarning::Print {
-        diag.warn(&text);
-        diag.hint(&hint);
+        diag.warn(&failure.message);
+        failure.hint.iter().for_each(|hint| diag.hint(hint));
     }
     Ok(lock_file)
 }

@@ -9,7 +9,9 @@ use getgpu_linux::{
     procfs::{ancestry, fdinfo},
 };
 use getgpu_lock::{HolderArgs, HolderProcess, LockFile, Span, occupancy, ownership_proof};
-use getgpu_model::{Failure, Job, Kind, Units, Uuid};
+use getgpu_model::{Failure, Job, Units, Uuid};
+
+use crate::causes::ChooseCause;
 
 /// How a call came to own something.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -216,8 +218,7 @@ impl Cover {
         if self.stands(lock_file) {
             return Ok(());
         }
-        let text = "your reservation ended while a device was being chosen from it";
-        Err(Failure::new(Kind::NoneFree, text).hint("ask again"))
+        Err(ChooseCause::ReservationEnded.into())
     }
 
     /// Whether the enclosing reservation or lease is there.

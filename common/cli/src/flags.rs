@@ -7,7 +7,9 @@ use std::error::Error;
 use clap::error::{ContextKind, ContextValue, ErrorKind};
 use clap::{ArgAction, Command, ValueHint};
 
-use getgpu_model::{Failure, Kind};
+use getgpu_model::Failure;
+
+use super::causes::{CliCause, Misuse, UsageRemedy};
 
 /// A program's parser in the form that all have: --help and --version are options of the
 /// struct like any other, an option without a value may stand twice, and a value may
@@ -33,30 +35,42 @@ pub fn prepared(command: Command) -> Command {
 
 /// clap's complaint as one line in this package's form.
 pub fn usage_failure(program: &str, error: &clap::Error) -> Failure {
-    let line = line(error).unwrap_or_else(|| {
+    let what = misuse(error).unwrap_or_else(|| {
         let text = error.to_string();
         let first = text.lines().next().unwrap_or_default();
-        first.trim_start_matches("error: ").to_owned()
+        let line = first.trim_start_matches("error: ").to_owned();
+        Misuse::InClapsWords { line }
     });
-    let hint = similar(error).map_or_else(
-        || format!("{program} --help"),
-        |option| format!("did you mean {option}? {program} --help lists all options"),
-    );
-    Failure::new(Kind::Usage, line).hint(hint)
+    let remedy = match similar(error) {
+        None => UsageRemedy::AskHelp { program },
+        Some(option) => UsageRemedy::TryOption { option, program },
+    };
+    CliCause::Misused { what, remedy }.into()
 }
 
-/// The line for what clap says in more words than one, or without the reason.
-fn line(error: &clap::Error) -> Option<String> {
+/// The failure of two options that exclude each other.
+pub fn exclusive(program: &str, option: &str, other: &str) -> Failure {
+    let (what, remedy) = (
+        Misuse::Exclusive { option, other },
+        UsageRemedy::AskHelp { program },
+    );
+    CliCause::Misused { what, remedy }.into()
+}
+
+/// The words for what clap says in more words than one, or without the reason.
+fn misuse(error: &clap::Error) -> Option<Misuse<'_>> {
     let argument = error.get(ContextKind::InvalidArg)?;
     let option = name(argument)?;
     match error.kind() {
-        // As it was typed, blanks and all: `getgpu "--gpu 0"`.
-        ErrorKind::UnknownArgument => Some(format!("{argument}: no such option")),
+        ErrorKind::UnknownArgument => Some(Misuse::NoSuchOption { typed: argument }),
         ErrorKind::ArgumentConflict => Some(match name(error.get(ContextKind::PriorArg)?)? {
-            other if other == option => format!("{option}: given twice"),
-            other => format!("{option} and {other} exclude each other"),
+            other if other == option => Misuse::GivenTwice { option },
+            other => Misuse::Exclusive { option, other },
         }),
-        ErrorKind::ValueValidation => Some(format!("{option}: {}", error.source()?)),
+        ErrorKind::ValueValidation => {
+            let why = error.source()?.to_string();
+            Some(Misuse::NoValue { option, why })
+        }
         ErrorKind::InvalidValue => {
             let (Some(ContextValue::String(value)), Some(ContextValue::Strings(known))) = (
                 error.get(ContextKind::InvalidValue),
@@ -64,8 +78,8 @@ fn line(error: &clap::Error) -> Option<String> {
             ) else {
                 return None;
             };
-            let known = known.join(", ");
-            (!value.is_empty()).then(|| format!("{option} {value}: not one of {known}"))
+            let all = known.join(", ");
+            (!value.is_empty()).then_some(Misuse::NoneOf { option, value, all })
         }
         _ => None,
     }

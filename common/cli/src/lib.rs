@@ -5,6 +5,7 @@
 //! Invariant: knows no lock and no NVML. They are not among the dependencies.
 #![deny(missing_docs, clippy::missing_errors_doc)]
 
+mod causes;
 pub mod flags;
 mod help_text;
 mod overrides;

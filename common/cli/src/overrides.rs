@@ -24,7 +24,7 @@ impl Overrides {
         for (key, texts) in said.into_iter().filter(|(_, texts)| !texts.is_empty()) {
             let name = format!("--{}", key.replace('_', "-"));
             let put = nowhere.put(key, &texts, &name);
-            put.map_err(|failure| failure.hint(format!("{program} --help")))?;
+            put.map_err(|failure| failure.advised(format!("{program} --help")))?;
             overrides.0.push((key, texts, name));
         }
         Ok(overrides)

@@ -9,7 +9,9 @@ use std::time::{Duration, Instant};
 use super::protocol::{self, Locks, Region, Unheld};
 use super::{Held, Level, LockFile, OfdLock, Side, Span};
 use getgpu_linux::{Range, procfs::namespaces, run_clock};
-use getgpu_model::{Failure, Kind, Units};
+use getgpu_model::{Failure, Units};
+
+use crate::causes::LockCause;
 
 /// How long a lease waits for a reservation that is only tentative.
 const TENTATIVE_PATIENCE: Duration = Duration::from_millis(100);
@@ -249,15 +251,8 @@ impl Claim {
         let mut steps = Steps::on(description, self.span, &self.spec, LONG_PATIENCE);
         match protocol::confirm(&mut steps, side, level)? {
             None => Ok(()),
-            Some(Unheld::Claim) => Err(Failure::new(
-                Kind::LockPlace,
-                "the lock was lost while the claim was being confirmed",
-            )),
-            Some(Unheld::Around) => Err(Failure::new(
-                Kind::NoneFree,
-                "another call claims the device that this one was to be reserved inside of",
-            )
-            .hint("ask again")),
+            Some(Unheld::Claim) => Err(LockCause::LostClaim.into()),
+            Some(Unheld::Around) => Err(LockCause::ClaimedAround.into()),
         }
     }
 

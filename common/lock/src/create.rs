@@ -14,7 +14,9 @@ use nix::sys::stat::{Mode, SFlag, mkdirat, mknodat, umask};
 use nix::unistd::{UnlinkatFlags, unlinkat};
 
 use getgpu_linux::{LockOrigin, procfs::namespaces, trust};
-use getgpu_model::{Failure, Kind, reason};
+use getgpu_model::{Failure, reason};
+
+use crate::causes::LockCause;
 
 /// Root makes the host's lock if it is missing, and the caller that of GETGPU_LOCK.
 /// Others make nothing.
@@ -156,12 +158,6 @@ fn beside(name: &OsStr) -> OsString {
 }
 
 fn cannot(path: &Path, errno: Errno) -> Failure {
-    Failure::new(
-        Kind::LockPlace,
-        format!(
-            "lock {}: cannot be made: {}",
-            path.display(),
-            reason(&errno.into())
-        ),
-    )
+    let (path, why) = (path.display(), reason(&errno.into()));
+    LockCause::NotMade { path, why }.into()
 }

@@ -7,6 +7,7 @@
 //! Invariant: the layout never changes. `layout::tests::the_layout_never_changes` has its numbers.
 #![deny(missing_docs, clippy::missing_errors_doc)]
 
+mod causes;
 pub mod claim;
 pub mod claimers;
 mod create;

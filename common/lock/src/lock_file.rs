@@ -12,7 +12,9 @@ use nix::sys::stat::Mode;
 
 use super::{OfdLock, create};
 use getgpu_linux::{LockOrigin, descriptors::above_standard, trust};
-use getgpu_model::{Failure, Kind, reason};
+use getgpu_model::{Failure, reason};
+
+use crate::causes::{LockCause, LockFileFault};
 
 /// The lock of the host.
 pub const HOST_LOCK: &str = "/run/getgpu/lock";
@@ -68,7 +70,7 @@ impl LockFile {
         let fd = place.open_checked(OFlag::O_RDONLY)?;
         let meta = std::fs::File::from(fd)
             .metadata()
-            .map_err(|e| place.failure("cannot be looked at", &e))?;
+            .map_err(|e| place.not_looked_at(&e))?;
         place.identity = (meta.dev(), meta.ino());
         Ok(place)
     }
@@ -96,54 +98,52 @@ impl LockFile {
     /// on.
     fn open_checked(&self, access: OFlag) -> Result<OwnedFd, Failure> {
         let directory = self.path.parent().unwrap_or(Path::new("/"));
-        let before = std::fs::symlink_metadata(directory)
-            .map_err(|e| self.failure("cannot be opened", &e))?;
-        trust::directory(self.origin, directory, &before).map_err(|why| self.refused(&why))?;
+        let before = std::fs::symlink_metadata(directory).map_err(|e| self.not_opened(&e))?;
+        trust::directory(self.origin, directory, &before)
+            .map_err(|why| self.refused(LockFileFault::Distrusted { why }))?;
         let flags =
             access | OFlag::O_NOFOLLOW | OFlag::O_NONBLOCK | OFlag::O_NOCTTY | OFlag::O_CLOEXEC;
-        let fd = open(&self.path, flags, Mode::empty())
-            .map_err(|e| self.failure("cannot be opened", &e.into()))?;
-        let fd = above_standard(fd).map_err(|e| self.failure("cannot be opened", &e))?;
+        let fd = open(&self.path, flags, Mode::empty()).map_err(|e| self.not_opened(&e.into()))?;
+        let fd = above_standard(fd).map_err(|e| self.not_opened(&e))?;
         let file = std::fs::File::from(fd);
-        let meta = file
-            .metadata()
-            .map_err(|e| self.failure("cannot be looked at", &e))?;
-        let after = std::fs::symlink_metadata(directory)
-            .map_err(|e| self.failure("cannot be opened", &e))?;
+        let meta = file.metadata().map_err(|e| self.not_looked_at(&e))?;
+        let after = std::fs::symlink_metadata(directory).map_err(|e| self.not_opened(&e))?;
         if (before.dev(), before.ino()) != (after.dev(), after.ino()) {
-            return Err(self.refused("its directory was replaced while it was opened"));
+            return Err(self.refused(LockFileFault::DirectoryReplaced));
         }
         if !meta.file_type().is_fifo() {
-            return Err(self.refused("it is not a FIFO"));
+            return Err(self.refused(LockFileFault::NotFifo));
         }
         if !trust::owner(self.origin, meta.uid()) {
-            return Err(self.refused(&format!(
-                "it belongs to uid {}, which is neither root nor you",
-                meta.uid()
-            )));
+            return Err(self.refused(LockFileFault::Foreign { uid: meta.uid() }));
         }
         let identity = (meta.dev(), meta.ino());
         if self.identity != (0, 0) && self.identity != identity {
-            return Err(self.refused("it was replaced while in use"));
+            return Err(self.refused(LockFileFault::Replaced));
         }
         Ok(file.into())
     }
 
-    fn failure(&self, what: &str, error: &io::Error) -> Failure {
-        self.refused(&format!("{what}: {}", reason(error)))
+    fn not_opened(&self, error: &io::Error) -> Failure {
+        let why = reason(error);
+        self.refused(LockFileFault::NotOpened { why })
     }
 
-    fn refused(&self, why: &str) -> Failure {
-        let failure = Failure::new(
-            Kind::LockPlace,
-            format!("lock {}: {why}", self.path.display()),
-        );
-        match self.origin {
-            LockOrigin::Host => failure
-                .hint("an administrator can restore it: systemd-tmpfiles --create getgpu.conf"),
-            LockOrigin::Environment => failure.hint("GETGPU_LOCK names it"),
-            LockOrigin::Private => failure.hint("move it out of the way"),
-        }
+    fn not_looked_at(&self, error: &io::Error) -> Failure {
+        let why = reason(error);
+        self.refused(LockFileFault::NotLookedAt { why })
+    }
+
+    fn refused(&self, why: LockFileFault) -> Failure {
+        let remedy = match self.origin {
+            LockOrigin::Host => {
+                "an administrator can restore it: systemd-tmpfiles --create getgpu.conf"
+            }
+            LockOrigin::Environment => "GETGPU_LOCK names it",
+            LockOrigin::Private => "move it out of the way",
+        };
+        let path = self.path.display();
+        LockCause::Unusable { path, why, remedy }.into()
     }
 }
 
@@ -153,10 +153,10 @@ fn exists(path: &Path) -> Result<bool, Failure> {
     match std::fs::symlink_metadata(path) {
         Ok(_) => Ok(true),
         Err(error) if error.kind() == io::ErrorKind::NotFound => Ok(false),
-        Err(error) => Err(Failure::new(
-            Kind::LockPlace,
-            format!("{}: {}", path.display(), reason(&error)),
-        )),
+        Err(error) => {
+            let (path, why) = (path.display(), reason(&error));
+            Err(LockCause::Unseen { path, why }.into())
+        }
     }
 }
 

@@ -10,7 +10,9 @@ use nix::errno::Errno;
 use nix::fcntl::{FcntlArg, fcntl};
 
 use getgpu_linux::Range;
-use getgpu_model::{Failure, Kind, reason};
+use getgpu_model::{Failure, reason};
+
+use crate::causes::LockCause;
 
 /// A lock call that failed (fcntl(2): ENOLCK, EIO and the like). Whatever it was, nothing
 /// is handed out then.
@@ -28,10 +30,8 @@ impl From<LockError> for io::Error {
 
 impl From<LockError> for Failure {
     fn from(error: LockError) -> Self {
-        Self::new(
-            Kind::LockPlace,
-            format!("locking: {}", reason(&error.into())),
-        )
+        let why = reason(&error.into());
+        LockCause::Fcntl { why }.into()
     }
 }
 

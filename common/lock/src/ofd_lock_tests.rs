@@ -1,4 +1,5 @@
 use super::*;
+use getgpu_model::Kind;
 
 fn two() -> (OfdLock, OfdLock) {
     let file = tempfile::NamedTempFile::new().unwrap();

@@ -5,7 +5,8 @@
 use std::ffi::OsString;
 use std::io::{IsTerminal, Write};
 
-use crate::error::{Failure, Kind, reason};
+use crate::causes::ModelCause;
+use crate::error::{Failure, reason};
 
 /// How much a program prints.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
@@ -117,8 +118,8 @@ impl Diag {
 /// # Errors
 ///
 /// Standard output is closed, full or absent.
-pub fn print(text: &str) -> Result<(), Failure> {
-    write(text.as_bytes()).map_err(|error| not_written(&error))
+pub fn print(text: impl AsRef<[u8]>) -> Result<(), Failure> {
+    write(text.as_ref()).map_err(|error| not_written(&error))
 }
 
 /// The same for a text that hands out no device: if its reader has seen enough (head(1)),
@@ -137,8 +138,8 @@ pub fn show(text: &str) -> Result<(), Failure> {
 }
 
 fn not_written(error: &std::io::Error) -> Failure {
-    let text = format!("standard output: {}", reason(error));
-    Failure::new(Kind::LockPlace, text)
+    let why = reason(error);
+    ModelCause::NotWritten { why }.into()
 }
 
 /// Writes `bytes` to standard output and makes sure that they have arrived.

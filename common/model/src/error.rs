@@ -3,8 +3,11 @@
 //! the one line that the user sees.
 
 use std::fmt;
+use std::time::Duration;
 
 use serde::{Deserialize, Serialize};
+
+use crate::quantity;
 
 /// What sort of failure it is; each program has a documented status for it.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
@@ -59,10 +62,31 @@ impl Failure {
         matches!(self.kind, Kind::NoDriver | Kind::NoUsableGpu)
     }
 
-    /// The same failure with a hint.
+    /// The same failure with this hint; an empty one is none.
     #[must_use]
-    pub fn hint(mut self, hint: impl Into<String>) -> Self {
-        self.hint = Some(hint.into());
+    pub fn advised(mut self, hint: impl Into<String>) -> Self {
+        self.hint = Some(hint.into()).filter(|hint| !hint.is_empty());
+        self
+    }
+
+    /// The same failure, said of `what`: "WHAT: ...".
+    #[must_use]
+    pub fn about(mut self, what: impl fmt::Display) -> Self {
+        self.message = format!("{what}: {}", self.message);
+        self
+    }
+
+    /// The same failure, and what follows from it: "...: OUTCOME".
+    #[must_use]
+    pub fn therefore(mut self, outcome: &str) -> Self {
+        self.message = format!("{}: {outcome}", self.message);
+        self
+    }
+
+    /// The same failure at the end of a wait: "...; waited 5 s".
+    #[must_use]
+    pub fn waited(mut self, time: Duration) -> Self {
+        self.message = format!("{}; waited {}", self.message, quantity::waited(time));
         self
     }
 }
@@ -74,11 +98,6 @@ impl fmt::Display for Failure {
 }
 
 impl std::error::Error for Failure {}
-
-/// The failure of what is refused: `why`.
-pub fn refused(why: &str) -> Failure {
-    Failure::new(Kind::Refused, why)
-}
 
 /// The text of an I/O error as strerror(3) has it, without Rust's "(os error N)".
 pub fn reason(error: &std::io::Error) -> String {

@@ -7,8 +7,9 @@ use std::collections::BTreeSet;
 use clap::ValueEnum;
 use serde::{Deserialize, Serialize};
 
+use crate::causes::ModelCause;
 use crate::cpus::CpuSet;
-use crate::error::{Failure, Kind};
+use crate::error::Failure;
 use crate::health::Health;
 use crate::ident::Uuid;
 
@@ -279,26 +280,13 @@ impl Inventory {
         let others = devices.clone().filter(|one| one.gpu_instance().is_none());
         let instances = devices.filter_map(Device::gpu_instance);
         let together = instances.collect::<BTreeSet<_>>().len() + others.count();
-        let (text, hint) = if mig > 1 && self.driver_major().is_some_and(|major| major < 570) {
-            (
-                format!(
-                    "{mig} MIG devices: with this driver (before 570) a program sees only the first of them"
-                ),
-                format!(
-                    "start one program on each; for a launcher that divides the list among its programs: CUDA_VISIBLE_DEVICES=$(getgpu -n {mig}) LAUNCHER"
-                ),
-            )
+        if mig > 1 && self.driver_major().is_some_and(|major| major < 570) {
+            Err(ModelCause::FirstMigOnly { mig }.into())
         } else if together < count && self.one_per_gpu_instance() {
-            (
-                format!(
-                    "{count} devices: a program sees only one compute instance of each GPU instance, here {together} of them"
-                ),
-                "start one program on each".to_owned(),
-            )
+            Err(ModelCause::OnePerInstance { count, together }.into())
         } else {
-            return Ok(());
-        };
-        Err(Failure::new(Kind::NoDevice, text).hint(hint))
+            Ok(())
+        }
     }
 }
 

@@ -2,8 +2,9 @@
 //! metrics and the log. A program has it in its environment, which its own user and root can
 //! read; nothing is decided by it.
 
+use crate::causes::ModelCause;
 use crate::diag::printable;
-use crate::error::{Failure, Kind};
+use crate::error::Failure;
 use getgpu_linux::CommandLines;
 
 /// The variable that has it.
@@ -40,8 +41,8 @@ pub fn own() -> Result<Option<String>, Failure> {
         return Ok(None);
     };
     let parsed = parse(&value.to_string_lossy());
-    let parsed = parsed.map_err(|why| Failure::new(Kind::Usage, format!("{VARIABLE}: {why}")));
-    parsed.map(Some)
+    let parsed = parsed.map_err(|why| ModelCause::NoTag { why });
+    Ok(Some(parsed?))
 }
 
 /// That of another process of `uid`, where its environment may be read.

@@ -6,6 +6,7 @@
 #![deny(missing_docs, clippy::missing_errors_doc)]
 
 pub mod batch;
+mod causes;
 pub mod cpus;
 pub mod diag;
 mod error;
@@ -27,9 +28,10 @@ mod units;
 pub mod visible;
 
 pub use batch::{BatchGpus, Job};
+pub use causes::NodeCause;
 pub use cpus::{CpuSet, overlap};
 pub use diag::{Diag, Verbosity};
-pub use error::{Failure, Kind, reason, refused};
+pub use error::{Failure, Kind, reason};
 pub use gpu_listing::GpuListing;
 pub use gpu_model::is_model;
 pub use health::{Ailment, ComputeMode, Health, of_compute_mode, of_fabric, of_recovery_action};

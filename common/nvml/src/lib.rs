@@ -6,6 +6,7 @@
 
 mod affinity;
 mod answers;
+mod causes;
 mod device_files;
 pub mod fault;
 mod gauges;

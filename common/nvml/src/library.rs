@@ -4,10 +4,11 @@
 use std::path::Path;
 
 use getgpu_linux::procfs::namespaces;
-use getgpu_model::{Failure, Kind};
+use getgpu_model::{Failure, NodeCause};
 use nvml_wrapper::Nvml;
 use nvml_wrapper::error::NvmlError;
 
+use super::causes::{InitRemedy, LoadRemedy, NvmlCause};
 use super::fault::{self, Fault};
 use super::{device_files, raw};
 
@@ -22,63 +23,50 @@ pub(super) fn open(library: Option<&Path>) -> Result<Nvml, Failure> {
 }
 
 fn cannot_open(library: &Path, error: &NvmlError) -> Failure {
-    let code = Fault::from("Init", error).code;
+    let init = Fault::from("Init", error);
     if let NvmlError::LibloadingError(cause) = error
         && lacks_memory(&cause.to_string())
     {
-        let text = format!("cannot load {}: {cause}", library.display());
-        return Failure::new(Kind::Nvml, text).hint("ulimit -v limits this process");
+        return not_loaded(library, cause.to_string(), LoadRemedy::RaiseLimit);
     }
     let unloadable = matches!(
         error,
         NvmlError::LibloadingError(_) | NvmlError::FailedToLoadSymbol(_)
     );
-    if let Some(failure) = nothing_usable(code, unloadable) {
-        return failure;
+    if let Some(cause) = nothing_usable(init.code, unloadable) {
+        return cause.into();
     }
     if unloadable {
         return cannot_load(library, error);
     }
-    let hint = match code {
-        fault::VERSION_MISMATCH if namespaces::in_container() => {
-            "this container was started before the node's driver was updated: start it again"
-        }
-        fault::VERSION_MISMATCH => {
-            "the driver was updated while in use: the node needs a reboot or a reload of the nvidia module"
-        }
-        _ => "does `nvidia-smi -L` work on this node?",
+    let remedy = match init.code {
+        fault::VERSION_MISMATCH if namespaces::in_container() => InitRemedy::RestartContainer,
+        fault::VERSION_MISMATCH => InitRemedy::Reboot,
+        _ => InitRemedy::TryDriver,
     };
-    Failure::new(Kind::Nvml, format!("NVML {}", Fault::from("Init", error))).hint(hint)
+    NvmlCause::CallFailed {
+        fault: init,
+        remedy,
+    }
+    .into()
 }
 
-/// The failure of a node, or a container, without a driver or without GPUs that this
-/// process may use.
-fn nothing_usable(code: u32, unloadable: bool) -> Option<Failure> {
+/// What a node, or a container, lacks: a driver, or GPUs that this process may use.
+fn nothing_usable(code: u32, unloadable: bool) -> Option<NodeCause> {
     match code {
-        fault::DRIVER_NOT_LOADED => Some(no_driver()),
-        fault::GPU_NOT_FOUND => Some(no_gpu()),
+        fault::DRIVER_NOT_LOADED => Some(NodeCause::NoDriverLoaded),
+        fault::GPU_NOT_FOUND => Some(NodeCause::NoGpuHere),
         // Container images have empty and foreign files of this name: without a driver
         // they say nothing.
-        _ if unloadable && !device_files::driver_loaded() => Some(no_driver()),
+        _ if unloadable && !device_files::driver_loaded() => Some(NodeCause::NoDriverLoaded),
         // The driver was asked, and what it says is no container's doing.
         fault::VERSION_MISMATCH => None,
         // A container without GPUs on a node with GPUs: the driver's files in /proc are
         // the host's.
-        _ if device_files::driver_loaded() && !device_files::exist() => Some(no_gpu()),
-        _ if device_files::all_closed() => Some(Failure::new(
-            Kind::NoUsableGpu,
-            "no GPU that this process may open",
-        )),
+        _ if device_files::driver_loaded() && !device_files::exist() => Some(NodeCause::NoGpuHere),
+        _ if device_files::all_closed() => Some(NodeCause::NoGpuOpens),
         _ => None,
     }
-}
-
-fn no_driver() -> Failure {
-    Failure::new(Kind::NoDriver, "no NVIDIA driver on this node")
-}
-
-fn no_gpu() -> Failure {
-    Failure::new(Kind::NoUsableGpu, "no NVIDIA GPU on this node")
 }
 
 /// A driver is loaded, and the file is not its library.
@@ -87,14 +75,16 @@ fn cannot_load(library: &Path, error: &NvmlError) -> Failure {
         NvmlError::LibloadingError(cause) => cause.to_string(),
         other => other.to_string(),
     };
-    let hint = if is_missing(library, &cause) {
-        "the NVIDIA driver is loaded but its library is not found: install libnvidia-ml1 or set `library`"
-    } else {
-        "the NVIDIA driver is loaded but this file is not its library (empty, damaged or for another machine): \
-         install libnvidia-ml1 again or set `library`"
+    let remedy = match is_missing(library, &cause) {
+        true => LoadRemedy::Install,
+        false => LoadRemedy::InstallAgain,
     };
-    let text = format!("cannot load {}: {cause}", library.display());
-    Failure::new(Kind::Nvml, text).hint(hint)
+    not_loaded(library, cause, remedy)
+}
+
+fn not_loaded(file: &Path, why: String, remedy: LoadRemedy) -> Failure {
+    let file = file.display();
+    NvmlCause::NotLoaded { file, why, remedy }.into()
 }
 
 /// Whether the loader found the library and had no memory for it, which says nothing about

@@ -6,9 +6,10 @@ use std::fs::File;
 use std::io::{BufRead, BufReader, Write};
 
 use getgpu_ask::{NvmlRequest, Rules};
-use getgpu_model::{Detail, Failure, Kind};
+use getgpu_model::{Detail, Failure};
 use serde::Serialize;
 
+use super::causes::{InitRemedy, NvmlCause};
 use super::fault::Fault;
 use super::library;
 use super::session::Session;
@@ -69,7 +70,9 @@ fn answer(channel: &File, session: &mut Session<'_>, rules: &Rules, request: Nvm
             let usages = usages.map(|asked| usage::usage(session, rules, asked, detail));
             tell(
                 channel,
-                Ok(usages.map(|told| told.map_err(failure)).collect::<Vec<_>>()),
+                Ok(usages
+                    .map(|told| told.map_err(Failure::from))
+                    .collect::<Vec<_>>()),
             )
         }
         NvmlRequest::Cpus { device } => tell(channel, affinity::cpus(session, &device)),
@@ -99,9 +102,12 @@ fn answer(channel: &File, session: &mut Session<'_>, rules: &Rules, request: Nvm
 }
 
 fn tell<T: Serialize>(channel: &File, answer: Result<T, Fault>) -> bool {
-    send(channel, &answer.map_err(failure))
+    send(channel, &answer.map_err(Failure::from))
 }
 
-fn failure(fault: Fault) -> Failure {
-    Failure::new(Kind::Nvml, format!("NVML {fault}"))
+impl From<Fault> for Failure {
+    fn from(fault: Fault) -> Self {
+        let remedy = InitRemedy::Started;
+        NvmlCause::CallFailed { fault, remedy }.into()
+    }
 }

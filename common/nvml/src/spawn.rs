@@ -12,7 +12,9 @@ use nix::unistd::{ForkResult, fork};
 
 use getgpu_ask::{Worker, nvml_client::channel};
 use getgpu_linux::{descriptors, kill_and_reap, reap, sys};
-use getgpu_model::{Failure, Kind, reason};
+use getgpu_model::{Failure, reason};
+
+use crate::causes::NvmlCause;
 
 /// Forks a process that serves NVML requests.
 ///
@@ -20,13 +22,9 @@ use getgpu_model::{Failure, Kind, reason};
 ///
 /// fork(2) failed, for lack of memory or processes; the driver is not at fault.
 pub fn fork_worker() -> Result<Worker, Failure> {
-    // As with a holder that cannot be started: the machine lacks something now, not the
-    // driver.
-    start().map_err(|e| {
-        Failure::new(
-            Kind::LockPlace,
-            format!("cannot start a process to ask NVML: {}", reason(&e)),
-        )
+    start().map_err(|error| {
+        let why = reason(&error);
+        NvmlCause::NotForked { why }.into()
     })
 }
 

@@ -7,6 +7,7 @@
 //! Invariant: what is taken is taken by `getgpu_choose`, which knows no queue.
 #![deny(missing_docs, clippy::missing_errors_doc)]
 
+mod causes;
 mod keeping;
 mod listed;
 mod name;

@@ -4,6 +4,7 @@
 use std::rc::Rc;
 use std::time::{Duration, Instant};
 
+use super::causes::QueueCause;
 use super::outlook::Outlook;
 use super::{Availability, NotServed, Progress, Seeker, Tried, Waiter};
 use super::{availability, stalled_head, taken_by, waiting};
@@ -11,7 +12,7 @@ use getgpu_choose::{
     Decision, Granted, InUse, NamedOutcome, NamedTake, Owned, choice::device_claim,
 };
 use getgpu_lock::OfdLock;
-use getgpu_model::{Device, Failure, Kind, Uuid, quantity};
+use getgpu_model::{Device, Failure, Uuid};
 use getgpu_settings::{Settings, Wait};
 
 /// How often a waiter looks whether it owns the devices by now.
@@ -55,7 +56,7 @@ pub fn take_in_turn(
         let (request, devices) = (&search.request, named.devices);
         let alone = stalled_head::left_alone(&probe, request, devices.iter(), devices.len())?;
         if alone.is_empty() {
-            return Err(taken_by(ahead).hint(how_to_wait));
+            return Err(taken_by(ahead, how_to_wait));
         }
     }
     drop(probe);
@@ -134,11 +135,9 @@ impl Seeker for NamedSearch<'_> {
         let devices = self.named.devices;
         let taken = devices.iter().find(|device| !is_free(device));
         let Some(device) = taken.or(devices.first()) else {
-            return Failure::new(Kind::NoneFree, "no free device");
+            return QueueCause::NoneNamed.into();
         };
         let in_use = InUse::of(self.named.lock_file, probe, device, "lease");
-        let mut failure = in_use.failure(&self.request.grant);
-        failure.message = format!("{}; waited {}", failure.message, quantity::waited(waited));
-        failure
+        in_use.failure(&self.request.grant).waited(waited)
     }
 }

@@ -11,7 +11,7 @@ use crate::progress::Standing;
 use crate::tolerance::Tolerance;
 use getgpu_ask::{Node, gpu_bus};
 use getgpu_linux::run_clock;
-use getgpu_model::{Diag, Failure, Kind, quantity};
+use getgpu_model::{Diag, Failure, Kind};
 use getgpu_settings::Wait;
 
 /// Looks at the node in a session that has ended when this returns, and looks again while NVML
@@ -35,8 +35,7 @@ pub fn outlast<'s, T>(
         };
         let waited = run_clock::since(began);
         if wait.0.is_some_and(|time| waited >= time) {
-            let message = format!("{}; waited {}", failure.message, quantity::waited(waited));
-            break Err(Failure { message, ..failure });
+            break Err(failure.waited(waited));
         }
         let text = failure.message.clone();
         let now = run_clock::now();

@@ -6,7 +6,9 @@ use std::time::Duration;
 
 use getgpu_linux::{Range, procfs::namespaces};
 use getgpu_lock::{LockFile, LockResult, OfdLock, layout};
-use getgpu_model::{Failure, Kind};
+use getgpu_model::Failure;
+
+use super::causes::QueueCause;
 
 /// How long the dispenser is waited for. It is held for microseconds; a process that
 /// holds it longer does so out of malice, and is ignored.
@@ -204,13 +206,11 @@ fn first(probe: &OfdLock, numbers: Range) -> Result<Option<i64>, Failure> {
 }
 
 /// The failure of a call that does not wait while so many do.
-pub fn taken_by(waiting: usize) -> Failure {
-    let who = if waiting == 1 {
-        "1 is waiting".to_owned()
-    } else {
-        format!("{waiting} are waiting")
-    };
-    Failure::new(Kind::NoneFree, format!("no free device: {who}"))
+pub fn taken_by(waiting: usize, remedy: &str) -> Failure {
+    match waiting {
+        1 => QueueCause::OneWaits { remedy }.into(),
+        _ => QueueCause::SomeWait { waiting, remedy }.into(),
+    }
 }
 
 fn count(probe: &OfdLock, range: Option<Range>, most: usize) -> Result<usize, Failure> {

@@ -4,8 +4,9 @@
 
 use std::path::Path;
 
+use super::causes::SettingsCause;
 use super::{Settings, bounded_read, trusted};
-use getgpu_model::{Device, Failure, Kind, Selector, reason};
+use getgpu_model::{Device, Failure, Selector, reason};
 
 /// A list of devices, and the lines that were no device.
 #[derive(Clone, Debug, Default)]
@@ -114,15 +115,10 @@ fn from_file(path: &Path) -> Result<Option<DeviceList>, Failure> {
         {
             Ok(None)
         }
-        Err(error) => Err(Failure::new(
-            Kind::Usage,
-            format!(
-                "list of allowed devices {}: cannot be read: {}",
-                path.display(),
-                reason(&error)
-            ),
-        )
-        .hint("nothing is handed out until it can be read")),
+        Err(error) => {
+            let (path, why) = (path.display(), reason(&error));
+            Err(SettingsCause::ListUnreadable { path, why }.into())
+        }
     }
 }
 

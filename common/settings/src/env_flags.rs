@@ -2,7 +2,9 @@
 //! file capabilities) none is believed.
 
 use getgpu_linux::sys;
-use getgpu_model::{Failure, Kind, diag::printable};
+use getgpu_model::{Failure, diag::printable};
+
+use super::causes::SettingsCause;
 
 /// Whether a variable is on; off if it is not set.
 ///
@@ -16,8 +18,7 @@ pub fn is_on(name: &str) -> Result<bool, Failure> {
     let value = value.to_string_lossy();
     on_or_off(&value).ok_or_else(|| {
         let shown = printable(&value);
-        Failure::new(Kind::Usage, format!("{name}={shown}: neither on nor off"))
-            .hint(format!("{name}=1, or unset it"))
+        SettingsCause::NeitherOnNorOff { name, shown }.into()
     })
 }
 

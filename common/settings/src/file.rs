@@ -8,8 +8,9 @@ use std::path::{Path, PathBuf};
 use toml::Spanned;
 use toml::de::{DeTable, DeValue};
 
+use super::causes::SettingsCause;
 use super::{bounded_read, keys};
-use getgpu_model::{Failure, Kind, reason};
+use getgpu_model::{Failure, reason};
 
 /// One `key = value` of a file.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -111,13 +112,10 @@ impl File {
             // either.
             Err(_) if if_missing.allows(path) => return Ok(None),
             Err(error) => {
-                let text = format!("{}: cannot be read: {}", path.display(), reason(&error));
-                let failure = Failure::new(Kind::Usage, text);
+                let (path, why) = (path.display(), reason(&error));
                 return Err(match error.kind() {
-                    io::ErrorKind::NotFound => {
-                        failure.hint("unset GETGPU_CONFIG, or write that file")
-                    }
-                    _ => failure,
+                    io::ErrorKind::NotFound => SettingsCause::NoFile { path }.into(),
+                    _ => SettingsCause::Unreadable { path, why }.into(),
                 });
             }
         };
@@ -142,8 +140,9 @@ impl File {
     pub fn parse(path: &Path, text: &str) -> Result<Self, Failure> {
         let source = Text { path, text };
         let table = DeTable::parse(text).map_err(|error| {
-            let message = error.message().lines().collect::<Vec<_>>().join(", ");
-            source.wrong(error.span().map_or(0, |span| span.start), &message)
+            let why = error.message().lines().collect::<Vec<_>>().join(", ");
+            let at = source.position(error.span().map_or(0, |span| span.start));
+            SettingsCause::NoToml { at, why }
         })?;
         let mut file = Self {
             path: path.to_owned(),
@@ -164,17 +163,17 @@ impl File {
                 continue;
             };
             let tables = value.get_ref().as_table();
-            let form = format!(
-                "expected [{}.\"NAME\"] with settings below it",
-                scope.word()
-            );
-            let tables = tables.ok_or_else(|| source.wrong(key.span().start, &form))?;
+            let no_table = |at| SettingsCause::NoTable {
+                at: source.position(at),
+                scope: scope.word(),
+            };
+            let tables = tables.ok_or_else(|| no_table(key.span().start))?;
             // In the order of the file, since later settings win; the parser sorts by name.
             let mut tables: Vec<_> = tables.iter().collect();
             tables.sort_by_key(|(name, _)| name.span().start);
             for (name, settings) in tables {
                 let settings = settings.get_ref().as_table();
-                let settings = settings.ok_or_else(|| source.wrong(name.span().start, &form))?;
+                let settings = settings.ok_or_else(|| no_table(name.span().start))?;
                 let entries = settings
                     .iter()
                     .map(|(key, value)| source.entry(key.get_ref(), key, value));
@@ -214,10 +213,6 @@ impl Text<'_> {
         let line = before.matches('\n').count() + 1;
         let column = before.rsplit('\n').next().map_or(0, |l| l.chars().count()) + 1;
         format!("{}:{line}:{column}", self.path.display())
-    }
-
-    fn wrong(&self, at: usize, why: &str) -> Failure {
-        Failure::new(Kind::Usage, format!("{}: {why}", self.position(at)))
     }
 }
 

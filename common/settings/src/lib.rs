@@ -8,6 +8,7 @@
 
 pub mod allowed;
 mod bounded_read;
+mod causes;
 pub mod env_flags;
 mod environment;
 mod file;

@@ -5,9 +5,10 @@
 use std::path::PathBuf;
 use std::time::Duration;
 
+use super::causes::SettingsCause;
 use super::file::{File, IfMissing, Scope, SettingEntry};
 use super::{Environment, Settings, keys, member, trusted};
-use getgpu_model::{Failure, Kind, similar};
+use getgpu_model::{Failure, similar};
 use wildmatch::WildMatch;
 
 /// What a table of a group or a user may set.
@@ -47,7 +48,7 @@ pub struct Loaded {
     /// Per key of [`keys::KEYS`], in that order.
     pub sources: Vec<(&'static str, Source)>,
     /// Keys that this version does not know; an error for those who are strict.
-    pub unknown: Vec<String>,
+    pub unknown: Vec<Failure>,
     /// What tables for programs, groups and users say, for people.
     pub scoped: Vec<Scoped>,
     /// `max_idle` as the site's files say it outside of tables for groups and users.
@@ -212,13 +213,15 @@ impl Loaded {
             return self.enter(file, entry, FileOwner::User);
         }
         if keys::find(&entry.name).is_some() && !LIMITS.contains(&entry.name.as_str()) {
-            let (place, name) = (&entry.place, &entry.name);
-            let text = format!("{place}: `{name}` is not set by {}", scope.word());
-            let hint = format!(
-                "tables of groups and users have limits: {}",
-                LIMITS.join(", ")
-            );
-            return Err(Failure::new(Kind::Usage, text).hint(hint));
+            let (at, name, scope) = (&entry.place, &entry.name, scope.word());
+            let limits = LIMITS.join(", ");
+            return Err(SettingsCause::NoLimit {
+                at,
+                name,
+                scope,
+                limits,
+            }
+            .into());
         }
         self.enter(file, entry, owner)
     }
@@ -233,28 +236,24 @@ impl Loaded {
             name,
             texts,
             place,
-            value_place,
+            value_place: at,
         } = entry;
         let Some(key) = keys::find(name) else {
             let meant = similar(name, keys::KEYS.iter().map(|key| key.name));
             let meant =
                 meant.map_or_else(String::new, |meant| format!(": did you mean `{meant}`?"));
-            self.unknown
-                .push(format!("{place}: unknown setting `{name}`{meant}"));
+            let unknown = SettingsCause::UnknownSetting { place, name, meant };
+            self.unknown.push(unknown.into());
             return Ok(());
         };
         if key.policy && owner == FileOwner::User {
-            return Err(Failure::new(
-                Kind::Usage,
-                format!("{place}: `{name}` can be set by the administrator only"),
-            )
-            .hint("policy belongs in /etc/getgpu/config.toml, outside its [program] tables"));
+            return Err(SettingsCause::PolicyOfSite { place, name }.into());
         }
         texts
             .as_ref()
             .ok_or_else(|| "not a value that a setting can have".to_owned())
             .and_then(|texts| (key.put)(&mut self.settings, texts))
-            .map_err(|why| Failure::new(Kind::Usage, format!("{value_place}: `{name}`: {why}")))?;
+            .map_err(|why| SettingsCause::NoValue { at, name, why })?;
         self.from(key.name, Source::File(file.path.clone()));
         // Without the column, which says nothing of a whole setting.
         let line = place
@@ -275,7 +274,7 @@ impl Loaded {
             return Ok(());
         };
         (known.put)(&mut self.settings, texts)
-            .map_err(|why| Failure::new(Kind::Usage, format!("{typed}: {why}")))?;
+            .map_err(|why| SettingsCause::NoValueTyped { typed, why })?;
         self.settings.share_by_default &= known.name != "share";
         self.settings.places.remove(known.name);
         self.from(known.name, Source::Typed(typed.to_owned()));
@@ -295,11 +294,7 @@ impl Loaded {
     ///
     /// A file holds keys that this version does not know.
     pub fn strict(self) -> Result<Self, Failure> {
-        match self.unknown.first() {
-            None => Ok(self),
-            Some(first) => Err(Failure::new(Kind::Usage, first.clone())
-                .hint("getgpu --show-config lists all settings")),
-        }
+        self.unknown.first().cloned().map_or(Ok(self), Err)
     }
 }
 

@@ -122,7 +122,11 @@ fn an_unknown_setting_may_have_any_value() {
         let loaded = load(&text, "").unwrap();
         assert_eq!(loaded.settings.reserve_for, Duration::from_secs(120));
         assert_eq!(loaded.unknown.len(), 1, "{text}: {:?}", loaded.unknown);
-        assert!(loaded.unknown[0].contains("unknown setting `newer`"));
+        assert!(
+            loaded.unknown[0]
+                .message
+                .contains("unknown setting `newer`")
+        );
         assert_eq!(loaded.strict().unwrap_err().kind, Kind::Usage);
     }
 }

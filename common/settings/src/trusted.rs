@@ -7,7 +7,9 @@ use std::os::unix::fs::{MetadataExt, PermissionsExt};
 use std::path::Path;
 
 use getgpu_linux::{LockOrigin, trust};
-use getgpu_model::{Failure, Kind};
+use getgpu_model::Failure;
+
+use super::causes::{SettingsCause, TrustRemedy};
 
 /// Checks a file that is about to be read, and `what` it is to people. One that is not
 /// there, or cannot be looked at, is left to the reader.
@@ -17,24 +19,14 @@ pub(crate) fn check(path: &Path, what: &str, caller: bool) -> Result<(), Failure
     } else {
         LockOrigin::Host
     };
-    let (whose, hint) = if caller {
-        (
-            "which is neither root nor you",
-            "it must belong to you or root (chown), and no other user may write the file or its directory (chmod go-w)",
-        )
+    let (whose, remedy) = if caller {
+        ("which is neither root nor you", TrustRemedy::Caller)
     } else {
-        (
-            "not to root",
-            "as root: chown root and chmod go-w, for the file and its directory",
-        )
+        ("not to root", TrustRemedy::Host)
     };
     match wrong(path, &|uid| trust::owner(origin, uid), whose) {
         None => Ok(()),
-        Some(why) => Err(Failure::new(
-            Kind::Usage,
-            format!("{what}{}: not used: {why}", path.display()),
-        )
-        .hint(hint)),
+        Some(why) => Err(not_trusted(what, path, why, remedy)),
     }
 }
 
@@ -50,11 +42,19 @@ pub(crate) fn check_prefix(path: &Path) -> Result<(), Failure> {
     );
     match wrong {
         None => Ok(()),
-        Some(why) => Err(
-            Failure::new(Kind::Usage, format!("{}: not used: {why}", path.display()))
-                .hint("the file and its directory must belong to root or the prefix's owner (chown), and nobody else may write there (chmod go-w)"),
-        ),
+        Some(why) => Err(not_trusted("", path, why, TrustRemedy::Prefix)),
     }
+}
+
+fn not_trusted(what: &str, path: &Path, why: String, remedy: TrustRemedy) -> Failure {
+    let path = path.display();
+    SettingsCause::NotTrusted {
+        what,
+        path,
+        why,
+        remedy,
+    }
+    .into()
 }
 
 fn writable(name: &Path, meta: &Metadata) -> Option<String> {

@@ -5,10 +5,11 @@ use std::ffi::OsString;
 
 use clap::FromArgMatches;
 use getgpu_cli::{HelpLength, flags};
-use getgpu_model::{Failure, Kind};
+use getgpu_model::Failure;
 
 use super::table::{CreateArguments, Doing, GUIDE, PROGRAM, command};
 use super::{CreateOptions, Parsed, WrapTask};
+use crate::causes::{Contradiction, CreateCause};
 use crate::plan::Goal;
 use crate::site::Site;
 
@@ -32,8 +33,8 @@ fn checked(typed: CreateArguments) -> Result<CreateOptions, Failure> {
     let task = task(&typed.doing)?;
     let status = matches!(task, WrapTask::Status { .. });
     let all = typed.doing.all || (status && typed.paths.is_empty());
-    if let Some(why) = contradiction(&typed, task, all) {
-        return Err(usage(why));
+    if let Some(what) = contradiction(&typed, task, all) {
+        return Err(CreateCause::Contradiction { what }.into());
     }
     Ok(CreateOptions {
         task,
@@ -55,14 +56,15 @@ fn task(typed: &Doing) -> Result<WrapTask, Failure> {
         (true, false, false) => Ok(WrapTask::Change(Goal::Undo)),
         (false, true, false) => Ok(WrapTask::Change(Goal::Repair)),
         (false, false, true) => Ok(WrapTask::Status { json: typed.json }),
-        _ => Err(usage(
-            "only one of --undo, --repair and --status can be given",
-        )),
+        _ => {
+            let what = Contradiction::ManyTasks;
+            Err(CreateCause::Contradiction { what }.into())
+        }
     }
 }
 
 /// What does not go together. `all`: the noted paths are meant.
-fn contradiction(typed: &CreateArguments, task: WrapTask, all: bool) -> Option<&'static str> {
+fn contradiction(typed: &CreateArguments, task: WrapTask, all: bool) -> Option<Contradiction> {
     let CreateArguments {
         doing, how, common, ..
     } = typed;
@@ -71,17 +73,13 @@ fn contradiction(typed: &CreateArguments, task: WrapTask, all: bool) -> Option<&
     let no_path = typed.paths.is_empty();
     #[rustfmt::skip]
     let wrong = [
-        (doing.json && !status, "--json goes with --status"),
-        (doing.all && wrap, "--all goes with --undo, --repair or --status"),
-        (doing.all && !no_path, "--all stands for the noted paths: give either it or PATH"),
-        (!all && no_path, "no PATH given"),
-        (how.link_dir.is_some() && (all || status), "--link-dir needs PATH, and --status takes the directory as PATH"),
-        (how.dry_run && status, "--status changes nothing: it takes no --dry-run"),
-        (common.verbose && common.quiet, "--verbose and --quiet exclude each other"),
+        (doing.json && !status, Contradiction::JsonAlone),
+        (doing.all && wrap, Contradiction::AllToWrap),
+        (doing.all && !no_path, Contradiction::AllAndPath),
+        (!all && no_path, Contradiction::NoPathGiven),
+        (how.link_dir.is_some() && (all || status), Contradiction::LinkDirAlone),
+        (how.dry_run && status, Contradiction::StatusDryRun),
+        (common.verbose && common.quiet, Contradiction::VerboseQuiet),
     ];
-    wrong.iter().find(|(is, _)| *is).map(|(_, why)| *why)
-}
-
-fn usage(why: &str) -> Failure {
-    Failure::new(Kind::Usage, why).hint("create-cudawrap --help shows the options")
+    wrong.iter().find(|(is, _)| *is).map(|(_, what)| *what)
 }

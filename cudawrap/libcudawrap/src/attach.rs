@@ -13,6 +13,7 @@ use getgpu_linux::{
 use getgpu_model::{Diag, Failure, Kind, exit};
 use getgpu_settings::{AutoNone, Environment, Loaded, Settings, env_flags, matches};
 
+use crate::causes::LibraryCause;
 use crate::gate::GateOutcome;
 use crate::{thread, whereabouts, worker};
 
@@ -53,7 +54,7 @@ pub fn attach(diag: &Diag) -> GateOutcome {
         && std::env::var_os("CUDA_VISIBLE_DEVICES").is_some_and(|value| value.is_empty());
     let found = beside
         .or_else(|| whereabouts::elsewhere(&settings))
-        .ok_or_else(nowhere)
+        .ok_or_else(|| LibraryCause::NoCudawrap.into())
         .and_then(|cudawrap| {
             worker::Question {
                 cudawrap: &cudawrap,
@@ -77,11 +78,6 @@ fn policy(cudawrap: Option<&Path>) -> Result<Settings, Failure> {
         ..Environment::of_program(cudawrap)
     };
     Ok(Loaded::read(&environment, None)?.settings)
-}
-
-fn nowhere() -> Failure {
-    Failure::new(Kind::Nvml, "cudawrap was not found beside libcudawrap.so")
-        .hint("install both, or set `getgpu` in /etc/getgpu/config.toml")
 }
 
 /// Sets the variables and keeps the lease until this process exits.
@@ -113,27 +109,25 @@ fn take(found: worker::FoundDevice) -> GateOutcome {
 /// What becomes of a program that gets no device. Said once, however often it asks.
 pub fn without(policy: AutoNone, failure: &Failure, diag: &Diag) -> GateOutcome {
     let said = HIDDEN.load(Ordering::Relaxed);
-    let say = |what: &str| {
+    let say = |failure: Failure| {
         if !said {
-            diag.error(&Failure {
-                message: format!("{}{what}", failure.message),
-                ..failure.clone()
-            });
+            diag.error(&failure);
         }
     };
+    let failure = failure.clone();
     match policy {
         AutoNone::Hide => {
-            say(": CUDA finds no device in this program");
+            say(failure.therefore("CUDA finds no device in this program"));
             thread::set_variable(VISIBLE, c"");
             HIDDEN.store(true, Ordering::Relaxed);
             GateOutcome::MayBeRepeated
         }
         AutoNone::Exit => {
-            say("");
+            say(failure);
             sys::end(exit::cudawrap(Kind::NoneFree))
         }
         AutoNone::Run => {
-            say(": this program may use a device that somebody else has");
+            say(failure.therefore("this program may use a device that somebody else has"));
             GateOutcome::Final
         }
     }

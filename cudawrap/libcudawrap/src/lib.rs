@@ -8,6 +8,7 @@
 //! kept (`attach`), once (`gate`), and nothing of the thread's state changes (`thread`).
 
 mod attach;
+mod causes;
 mod gate;
 mod thread;
 mod whereabouts;
@@ -15,7 +16,7 @@ mod worker;
 
 use std::panic::catch_unwind;
 
-use getgpu_model::{Diag, Failure, Kind, Verbosity};
+use getgpu_model::{Diag, Verbosity};
 use getgpu_settings::AutoNone;
 
 /// What the driver calls (Nsight and CUPTI tools export the same). 1: all is well. Any
@@ -31,7 +32,7 @@ pub extern "C" fn InitializeInjection() -> libc::c_int {
         // Only this library's copy of the standard library is told.
         std::panic::set_hook(Box::new(|_| {}));
         catch_unwind(|| attach::attach(&diag)).unwrap_or_else(|_| {
-            let failure = Failure::new(Kind::Refused, "libcudawrap.so failed");
+            let failure = causes::LibraryCause::Panicked.into();
             attach::without(AutoNone::Hide, &failure, &diag)
         })
     });

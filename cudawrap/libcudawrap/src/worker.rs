@@ -3,6 +3,7 @@
 //! passed on to the program's standard error. It has a time limit, and ends with us.
 
 use std::ffi::OsString;
+use std::io;
 use std::os::fd::{AsFd, AsRawFd, OwnedFd};
 use std::path::Path;
 use std::time::Duration;
@@ -11,11 +12,12 @@ use getgpu_auto::Message;
 use getgpu_linux::{
     ChildPlan, descriptors::socket_pair, poll, procfs::fdinfo, run_clock, sys, unseen_child,
 };
-use getgpu_model::{Failure, Kind, reason};
+use getgpu_model::{Failure, reason};
 use nix::errno::Errno;
 use nix::poll::{PollFd, PollFlags};
 use nix::sys::socket::{MsgFlags, SockType, recv};
 
+use crate::causes::{LibraryCause, WorkerFault};
 use crate::{thread, whereabouts};
 
 /// What the start takes beside what cudawrap itself asks for.
@@ -49,13 +51,10 @@ impl Question<'_> {
         // The helper would be process 1 of that namespace, and no fork of the program would
         // succeed after its end.
         if whereabouts::children_elsewhere() {
-            return Err(self.failed(
-                "children of this program are in another pid namespace (see unshare --fork)",
-            ));
+            return Err(self.failed(WorkerFault::ChildrenElsewhere));
         }
-        let (answers, theirs) = getgpu_auto::channel().map_err(|e| self.failed(&reason(&e)))?;
-        let (lines, errors) =
-            socket_pair(SockType::Stream).map_err(|e| self.failed(&reason(&e)))?;
+        let (answers, theirs) = getgpu_auto::channel().map_err(|error| self.broken(&error))?;
+        let (lines, errors) = socket_pair(SockType::Stream).map_err(|error| self.broken(&error))?;
         let words = self.words();
         let without: &[&str] = if self.again {
             &[getgpu_auto::VARIABLE, "CUDA_VISIBLE_DEVICES"]
@@ -64,7 +63,7 @@ impl Question<'_> {
         };
         let plan = ChildPlan::new(self.cudawrap, &words, without);
         let child = unseen_child::start(&plan, &theirs, Some(&errors))
-            .map_err(|errno| self.failed(&reason(&errno.into())))?;
+            .map_err(|errno| self.broken(&errno.into()))?;
         drop((theirs, errors));
         let answer = self.next(&answers, &lines);
         // What it has said before it answered.
@@ -92,11 +91,14 @@ impl Question<'_> {
         ]
     }
 
-    fn failed(&self, why: &str) -> Failure {
-        Failure::new(
-            Kind::Nvml,
-            format!("{}: no device found: {why}", self.cudawrap.display()),
-        )
+    fn failed(&self, why: WorkerFault) -> Failure {
+        let cudawrap = self.cudawrap.display();
+        LibraryCause::NoDeviceFound { cudawrap, why }.into()
+    }
+
+    fn broken(&self, error: &io::Error) -> Failure {
+        let why = reason(error);
+        self.failed(WorkerFault::Os { why })
     }
 
     /// Waits for the answer, and passes lines on meanwhile.
@@ -105,8 +107,8 @@ impl Question<'_> {
         let mut deadline = Some(started + self.limit + START);
         loop {
             if deadline.is_some_and(|deadline| deadline <= run_clock::now()) {
-                let waited = run_clock::since(started).as_secs();
-                return Err(self.failed(&format!("no answer within {waited} s")));
+                let seconds = run_clock::since(started).as_secs();
+                return Err(self.failed(WorkerFault::Late { seconds }));
             }
             let readable = PollFlags::POLLIN;
             let mut both = [
@@ -115,13 +117,13 @@ impl Question<'_> {
             ];
             let listened = if heard { &mut both[..] } else { &mut both[..1] };
             poll::until_in_run_time(listened, deadline)
-                .map_err(|errno| self.failed(&reason(&errno.into())))?;
+                .map_err(|errno| self.broken(&errno.into()))?;
             let [answered, said] = both.map(|fd| fd.any().unwrap_or(false));
             heard = heard && (!said || self.pass_on(lines));
             if !answered {
                 continue;
             }
-            let why = match getgpu_auto::receive(answers) {
+            let failure = match getgpu_auto::receive(answers) {
                 Ok(Some((Message::Limit(limit), _))) => {
                     deadline = limit.map(|limit| run_clock::now() + limit);
                     continue;
@@ -133,13 +135,13 @@ impl Question<'_> {
                             descriptors,
                         });
                     }
-                    "no descriptor is left for the lease (ulimit -n)".to_owned()
+                    self.failed(WorkerFault::NoDescriptorLeft)
                 }
-                Ok(Some((Message::Failed(failure), _))) => return Err(failure),
-                Ok(None) => "it exited without an answer".to_owned(),
-                Err(error) => reason(&error),
+                Ok(Some((Message::Failed(failure), _))) => failure,
+                Ok(None) => self.failed(WorkerFault::Exited),
+                Err(error) => self.broken(&error),
             };
-            return Err(self.failed(&why));
+            return Err(failure);
         }
     }
 

@@ -10,9 +10,10 @@ use std::ffi::OsStr;
 use std::path::Path;
 
 use getgpu_linux::{program_name, sys};
-use getgpu_model::{Diag, Failure, Kind, frameworks, visible::hides_all};
+use getgpu_model::{Diag, Failure, frameworks, visible::hides_all};
 use getgpu_settings::{Auto, Environment, LeaseAt, Loaded, Scope, Settings, matches};
 
+use crate::causes::CudawrapUsage;
 use crate::lease::handover::LaunchSpec;
 use crate::options::CudawrapOptions;
 
@@ -28,17 +29,9 @@ pub fn prepare(
     diag: &Diag,
 ) -> Result<LaunchSpec, Failure> {
     if let Some(option) = options.choices.first_of(&AT_START_ONLY) {
-        let text = format!("--auto: {option} has no effect on a program that is already running");
-        let hint = format!("use --auto or {option}, not both");
-        return Err(Failure::new(Kind::Usage, text).hint(hint));
+        return Err(CudawrapUsage::AutoAtStart { option }.into());
     }
-    let library = getgpu_auto::installed_library().ok_or_else(|| {
-        Failure::new(
-            Kind::Refused,
-            "--auto: libcudawrap.so was not found beside cudawrap",
-        )
-        .hint("install it as lib/getgpu/libcudawrap.so beside cudawrap's bin")
-    })?;
+    let library = getgpu_auto::installed_library().ok_or(CudawrapUsage::NoLibrary)?;
     let name = program_name(program);
     if loaded.settings.auto.gives == Auto::Off {
         diag.warn("--auto: turned off on this node (auto = \"off\"): the program runs unchanged");

@@ -115,7 +115,7 @@ fn device(
     let ready = ready.map_err(|failure| match failure.kind {
         // One that has waited says so by itself.
         Kind::NoneFree if !waits && !ranks::is_one_of_several() => failure
-            .hint("getgpu --list shows who holds what; with CUDAWRAP_WAIT=10m a program waits"),
+            .advised("getgpu --list shows who holds what; with CUDAWRAP_WAIT=10m a program waits"),
         _ => failure,
     })?;
     Ok(match threads {

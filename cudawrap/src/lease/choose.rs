@@ -5,14 +5,15 @@
 use std::rc::Rc;
 
 use getgpu_ask::Node;
-use getgpu_choose::{Asked, Decision, GIVEN_ANOTHER, Granted, Outside, Owned, Taken};
+use getgpu_choose::{Asked, Decision, Granted, Outside, Owned, Taken};
 use getgpu_lock::Side;
-use getgpu_model::{Detail, Device, Failure, Inventory, Kind, Uuid, Visible};
+use getgpu_model::{Detail, Device, Failure, Inventory, Uuid, Visible};
 use getgpu_queue::{At, Nameless, Observer, Obstacle, Selected, Selection, Served, outlast};
 use getgpu_settings::DeviceNames;
 
 use crate::bind::CpuNeighbours;
 use crate::call::CudawrapCall;
+use crate::causes::StartCause;
 use crate::ranks::{Rank, apply_rank, waiting};
 use crate::visible;
 
@@ -180,13 +181,7 @@ fn check_open(call: &CudawrapCall<'_>, devices: &[Device]) -> Result<(), Failure
     let closed = devices.iter().find(|device| !device.usable);
     match closed.filter(|_| call.environment.batch_job) {
         None => Ok(()),
-        Some(device) => {
-            let text = format!(
-                "{}: this process may not open its device nodes",
-                device.uuid
-            );
-            Err(Failure::new(Kind::NoUsableGpu, text).hint(GIVEN_ANOTHER))
-        }
+        Some(device) => Err(StartCause::NodesClosed { uuid: &device.uuid }.into()),
     }
 }
 

@@ -9,11 +9,12 @@ use std::path::Path;
 
 use getgpu_linux::regular_file::{self, Links};
 use getgpu_linux::{descriptors, sys};
-use getgpu_model::{Failure, Kind, reason};
+use getgpu_model::{Failure, reason};
 use getgpu_settings::ArgvZero;
 use nix::errno::Errno;
 use nix::libc;
 
+use crate::causes::{PathRemedy, StartCause};
 use crate::lease::Lease;
 
 /// What a program is started with. MPS and the binding to CPUs add to it.
@@ -135,22 +136,16 @@ fn execve(path: &CStr, words: &[CString], environment: &[&CStr]) -> Errno {
 }
 
 fn failure(program: &Path, errno: Errno) -> Failure {
-    let kind = match errno {
-        Errno::ENOENT | Errno::ENOTDIR => Kind::NotFound,
-        _ => Kind::CannotRun,
-    };
-    let shown = program.display().to_string();
+    let shown = &program.display().to_string();
     // execve(2): that of a `#!` line, or the loader of a program, such as of another system.
     if errno == Errno::ENOENT && program.exists() {
-        let text = format!("{shown}: its interpreter does not exist");
-        return Failure::new(kind, text).hint(format!(
-            "the first line (#!) names it, or file {shown} shows it"
-        ));
+        return StartCause::NoInterpreter { shown }.into();
     }
-    let failure = Failure::new(kind, format!("{shown}: {}", reason(&errno.into())));
-    if kind == Kind::NotFound && shown.contains(' ') {
-        failure.hint(format!("one word: remove the quotes: cudawrap -- {shown}"))
-    } else {
-        failure
-    }
+    let why = reason(&errno.into());
+    let remedy = match errno {
+        Errno::ENOENT | Errno::ENOTDIR if shown.contains(' ') => PathRemedy::Unquote { shown },
+        Errno::ENOENT | Errno::ENOTDIR => PathRemedy::Unknown,
+        _ => return StartCause::NotExecuted { shown, why }.into(),
+    };
+    StartCause::NoFile { shown, why, remedy }.into()
 }

@@ -6,8 +6,10 @@ use std::path::{Path, PathBuf};
 
 use getgpu_ask::{NVML_WORKER_OPTION, Node, Worker, nvml_client::channel};
 use getgpu_linux::{ChildPlan, can_run, sibling, unseen_child};
-use getgpu_model::{Failure, Kind, reason};
+use getgpu_model::{Failure, reason};
 use getgpu_settings::Settings;
+
+use crate::causes::StartCause;
 
 /// getgpu: beside our own executable, then as set, then where packages put it; never by
 /// PATH.
@@ -15,10 +17,7 @@ fn find_getgpu(settings: &Settings) -> Result<PathBuf, Failure> {
     let packaged = ["/usr/bin/getgpu".into(), "/usr/local/bin/getgpu".into()];
     let mut elsewhere = settings.getgpu.clone().into_iter().chain(packaged);
     let found = sibling("getgpu").or_else(|| elsewhere.find(|path| can_run(path)));
-    found.ok_or_else(|| {
-        Failure::new(Kind::Refused, "getgpu was not found beside cudawrap")
-            .hint("install both, or set `getgpu` in /etc/getgpu/config.toml")
-    })
+    found.ok_or_else(|| StartCause::NoGetgpu.into())
 }
 
 /// This node, asked by getgpu.
@@ -40,6 +39,6 @@ fn start(settings: &Settings) -> Result<Worker, Failure> {
 }
 
 fn cannot_start(getgpu: &Path, error: &io::Error) -> Failure {
-    let text = format!("cannot start {}: {}", getgpu.display(), reason(error));
-    Failure::new(Kind::Nvml, text)
+    let (getgpu, why) = (getgpu.display(), reason(error));
+    StartCause::GetgpuNotStarted { getgpu, why }.into()
 }

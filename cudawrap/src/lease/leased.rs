@@ -79,8 +79,9 @@ fn lease_named(
                 true => "the batch system gave it to this job",
                 false => "CUDA_VISIBLE_DEVICES names it",
             };
-            let warning = format!("{}: running there because {why}", in_use.line());
-            (in_use.failure(&request.grant), warning)
+            let failure = in_use.failure(&request.grant);
+            let warning = format!("{}: running there because {why}", failure.message);
+            (failure, warning)
         }
     };
     if !is_linked || call.settings.when_taken == RunOrFail::Fail {

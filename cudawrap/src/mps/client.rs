@@ -8,11 +8,12 @@ use std::time::{Duration, Instant};
 
 use getgpu_linux::{Range, run_clock};
 use getgpu_lock::OfdLock;
-use getgpu_model::{Failure, Kind};
+use getgpu_model::Failure;
 
 use super::daemon::{self, Control};
 use super::directory::{CLIENTS, KEEPER, MUTEX, MpsDirectory, cannot};
 use super::start;
+use crate::causes::MpsCause;
 
 /// How long others may take to start or end the daemon.
 const PATIENCE: Duration = Duration::from_secs(20);
@@ -65,17 +66,12 @@ fn enter(control: &Control, deadline: Instant) -> Result<OfdLock, Failure> {
 }
 
 fn busy(control: &Control) -> Failure {
-    let waited = PATIENCE.as_secs();
-    let text = format!(
-        "{}: another process has been starting or ending the MPS daemon for {waited} s",
-        control.device
-    );
+    let (uuid, seconds) = (&control.device, PATIENCE.as_secs());
     // `quit` waits for programs that are still its clients although they have closed the
     // descriptor.
-    Failure::new(Kind::Refused, text).hint(format!(
-        "see {}/control.log",
-        control.directory.log().display()
-    ))
+    let log = control.directory.log();
+    let log = log.display();
+    MpsCause::StillBusy { uuid, seconds, log }.into()
 }
 
 /// For the keeper: waits without end until `range` can be write-locked through a new

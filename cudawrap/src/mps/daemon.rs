@@ -13,12 +13,13 @@ use std::process::{Command, ExitStatus, Stdio};
 use std::time::Duration;
 
 use getgpu_linux::{can_run, run_clock, sys, unseen_child::absolute_entries};
-use getgpu_model::{Failure, Kind, Uuid, reason};
+use getgpu_model::{Failure, Uuid, reason};
 use nix::errno::Errno;
 use nix::sys::socket::{AddressFamily, SockFlag, SockType, UnixAddr, connect, socket};
 
 use super::directory::MpsDirectory;
 use super::variables::{LOG, PIPE};
+use crate::causes::{DaemonFault, MpsCause, MpsRemedy};
 
 const NAME: &str = "nvidia-cuda-mps-control";
 /// Where packages and containers put it, behind PATH.
@@ -64,8 +65,8 @@ impl Control {
             .map(|directory| directory.join(NAME))
             .find(|file| can_run(file));
         let program = program.ok_or_else(|| {
-            Failure::new(Kind::Refused, format!("MPS: {NAME} is not installed"))
-                .hint("Debian has it in the package nvidia-cuda-mps; elsewhere it comes with the driver's packages")
+            let name = NAME;
+            MpsCause::NotInstalled { name }
         })?;
         let libraries = std::env::var_os("LD_LIBRARY_PATH").filter(|_| !sys::secure_execution());
         Ok(Self {
@@ -88,16 +89,10 @@ impl Control {
         if listening {
             return Ok(());
         }
+        let (program, seconds) = (self.program.display(), LISTENS.as_secs());
         let why = last_line(&said).unwrap_or_else(|| match status {
-            Some(status) => format!(
-                "{} ended with {status} and does not listen",
-                self.program.display()
-            ),
-            None => format!(
-                "{} is not ready after {} s",
-                self.program.display(),
-                LISTENS.as_secs()
-            ),
+            Some(status) => DaemonFault::Ended { program, status }.to_string(),
+            None => DaemonFault::NotReady { program, seconds }.to_string(),
         });
         Err(self.failed(&why))
     }
@@ -132,17 +127,12 @@ impl Control {
 
     /// Why it cannot be started, with what its log says.
     fn failed(&self, why: &str) -> Failure {
-        let failure = Failure::new(
-            Kind::Refused,
-            format!("{}: the MPS daemon cannot be started: {why}", self.device),
-        );
-        match last_line(&self.directory.log().join("control.log")) {
-            Some(line) => failure.hint(format!("its log ends with: {line}")),
-            None => failure.hint(format!(
-                "it has written no log; the program is {}",
-                self.program.display()
-            )),
-        }
+        let (uuid, program) = (&self.device, self.program.display());
+        let remedy = match last_line(&self.directory.log().join("control.log")) {
+            Some(line) => MpsRemedy::Log { line },
+            None => MpsRemedy::NoLog { program },
+        };
+        MpsCause::NotStarted { uuid, why, remedy }.into()
     }
 
     /// Ends the daemon and its server, which first waits for clients that it still has.

@@ -12,7 +12,9 @@ use std::path::{Path, PathBuf};
 
 use getgpu_linux::{Range, descriptors::above_standard, identity, procfs::namespaces, sys};
 use getgpu_lock::{OfdLock, layout};
-use getgpu_model::{Failure, Kind, Uuid, batch, reason};
+use getgpu_model::{Failure, Uuid, batch, reason};
+
+use crate::causes::MpsCause;
 use nix::libc;
 
 /// Held while a daemon is looked for, started or ended.
@@ -90,7 +92,8 @@ impl MpsDirectory {
         // Where others may rename this directory, what is under its name next time may be
         // theirs.
         if meta.mode() & 0o022 != 0 && meta.mode() & libc::S_ISVTX == 0 {
-            return Err(refused(top, "others can rename what is in it").hint("chmod +t /tmp"));
+            let path = top.display();
+            return Err(MpsCause::TopOpen { path }.into());
         }
         private(self.all()).and_then(|()| private(&self.0))
     }
@@ -183,17 +186,16 @@ fn private(path: &Path) -> Result<(), Failure> {
         Err(error) if error.kind() == io::ErrorKind::NotFound => return Ok(()),
         Err(error) => return Err(cannot(path, &error)),
     };
+    let shown = path.display();
     if !meta.is_dir() {
-        return Err(refused(path, "it is not a directory"));
+        return Err(MpsCause::NotDirectory { path: shown }.into());
     }
     if meta.uid() != nix::unistd::geteuid().as_raw() {
-        return Err(refused(
-            path,
-            &format!("it belongs to uid {}, not to you", meta.uid()),
-        ));
+        let (path, uid) = (shown, meta.uid());
+        return Err(MpsCause::Foreign { path, uid }.into());
     }
     if meta.mode() & 0o077 != 0 {
-        return Err(refused(path, "others can enter it"));
+        return Err(MpsCause::Open { path: shown }.into());
     }
     if meta.mode() & 0o700 != 0o700 {
         // An unusual umask.
@@ -203,20 +205,10 @@ fn private(path: &Path) -> Result<(), Failure> {
     Ok(())
 }
 
-fn refused(path: &Path, why: &str) -> Failure {
-    Failure::new(
-        Kind::Refused,
-        format!("MPS directory {}: {why}", path.display()),
-    )
-    .hint("its owner or an administrator has to move it away")
-}
-
 /// A directory or file of the place that cannot be made, opened or locked.
 pub fn cannot(path: &Path, error: &io::Error) -> Failure {
-    Failure::new(
-        Kind::Refused,
-        format!("MPS directory {}: {}", path.display(), reason(error)),
-    )
+    let (path, why) = (path.display(), reason(error));
+    MpsCause::Unusable { path, why }.into()
 }
 
 #[cfg(test)]

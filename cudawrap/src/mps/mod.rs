@@ -20,10 +20,11 @@ use std::time::Duration;
 use getgpu_choose::Asked;
 use getgpu_cli::Overrides;
 use getgpu_linux::detached::words_behind;
-use getgpu_model::{Detail, Device, Failure, Kind};
+use getgpu_model::{Detail, Device, Failure};
 use getgpu_settings::Settings;
 
 use crate::call::CudawrapCall;
+use crate::causes::CudawrapUsage;
 use crate::lease::handover::LaunchSpec;
 use crate::lease::helper;
 
@@ -59,7 +60,7 @@ pub fn check(typed: &Overrides, settings: &Settings, asked: &Asked) -> Result<()
     let is_typed = typed.first_of(&["mps"]).is_some();
     // What a grant names may be a share that was reserved, or be divided among ranks.
     if is_typed && settings.share.is_none() && !settings.share_auto && !asked.grant().exists() {
-        Err(no_share())
+        Err(CudawrapUsage::MpsWithoutShare.into())
     } else {
         Ok(())
     }
@@ -80,7 +81,11 @@ pub fn join(
     };
     let part = lease.part;
     if settings.share.is_none() && part >= 1.0 {
-        return if typed { Err(no_share()) } else { Ok(()) };
+        return if typed {
+            Err(CudawrapUsage::MpsWithoutShare.into())
+        } else {
+            Ok(())
+        };
     }
     let device = only(devices)?;
     let uuid = &device.uuid;
@@ -130,20 +135,8 @@ fn memory(device: &Device, settings: &Settings) -> Result<Option<u64>, Failure> 
 
 fn only(devices: &[Device]) -> Result<&Device, Failure> {
     let [device] = devices else {
-        let text = format!(
-            "MPS: {} devices: a program can be a client on one device only",
-            devices.len()
-        );
-        return Err(Failure::new(Kind::Usage, text)
-            .hint("start one program on each, or switch MPS off (CUDAWRAP_MPS=0)"));
+        let count = devices.len();
+        return Err(CudawrapUsage::MpsOfMany { count }.into());
     };
     Ok(device)
-}
-
-fn no_share() -> Failure {
-    Failure::new(
-        Kind::Usage,
-        "--mps: without a share the program has the device to itself",
-    )
-    .hint("add --share, as in --share 1/2")
 }

@@ -9,10 +9,11 @@ use std::time::Duration;
 
 use getgpu_linux::detached;
 use getgpu_lock::OfdLock;
-use getgpu_model::{Failure, Kind, reason};
+use getgpu_model::{Failure, reason};
 
 use super::daemon::Control;
 use super::directory::MpsDirectory;
+use crate::causes::{DaemonFault, MpsCause, MpsRemedy};
 
 /// The word on the command line that makes a process a keeper.
 pub const OPTION: &str = "--mps-keeper";
@@ -36,20 +37,20 @@ pub fn keeper(control: &Control, mutex: OfdLock) -> Result<(), Failure> {
         .and_then(|()| ours.read_to_end(&mut answer))
         .map_err(|error| match error.kind() {
             io::ErrorKind::WouldBlock => {
-                failed(control, &format!("no answer after {} s", LIMIT.as_secs()))
+                let seconds = LIMIT.as_secs();
+                failed(control, &DaemonFault::NoAnswer { seconds }.to_string())
             }
             _ => failed(control, &reason(&error)),
         })?;
     // Only now may others look.
     drop(mutex);
     serde_json::from_slice::<Result<(), Failure>>(&answer)
-        .unwrap_or_else(|_| Err(failed(control, "cudawrap-mps exited at once")))
+        .unwrap_or_else(|_| Err(failed(control, &DaemonFault::KeeperExited.to_string())))
 }
 
 fn failed(control: &Control, why: &str) -> Failure {
-    let device = &control.device;
-    let text = format!("{device}: the MPS daemon cannot be started: {why}");
-    Failure::new(Kind::Refused, text)
+    let (uuid, remedy) = (&control.device, MpsRemedy::Unknown);
+    MpsCause::NotStarted { uuid, why, remedy }.into()
 }
 
 impl Control {

@@ -10,7 +10,7 @@ use getgpu_cli::Overrides;
 
 use table::CudawrapArguments;
 
-pub use parse::{no_program, parse};
+pub use parse::parse;
 pub use variables::{
     disabled, grant_ignored, unknown_variables, variables, whole_gpus_for_indices,
 };

@@ -5,10 +5,11 @@ use std::ffi::OsString;
 
 use clap::FromArgMatches;
 use getgpu_cli::{HelpLength, Overrides, flags};
-use getgpu_model::{Failure, Kind, quantity};
+use getgpu_model::{Failure, quantity};
 
 use super::table::{CudawrapArguments, GUIDE, command};
 use super::{CudawrapOptions, Wanted};
+use crate::causes::CudawrapUsage;
 
 /// Reads all arguments, the first being our own name.
 pub fn parse(arguments: &[OsString]) -> Result<Wanted, Failure> {
@@ -32,14 +33,10 @@ fn options(arguments: &[OsString], typed: CudawrapArguments) -> Result<CudawrapO
     let said = [&typed.choosing.said()[..], &typed.running.said()].concat();
     let choices = Overrides::of(said, "cudawrap")?;
     if typed.program.is_empty() {
-        return Err(no_program());
+        return Err(CudawrapUsage::NoProgram.into());
     }
     if let Some(time) = time_for_program(arguments, &typed.program) {
-        return Err(Failure::new(
-            Kind::Usage,
-            format!("--wait {time}: {time} would be the program"),
-        )
-        .hint(format!("cudawrap --wait={time} -- PROGRAM")));
+        return Err(CudawrapUsage::TimeAsProgram { time }.into());
     }
     Ok(CudawrapOptions { choices, typed })
 }
@@ -55,14 +52,10 @@ fn time_for_program<'a>(arguments: &'a [OsString], program: &[OsString]) -> Opti
     (before == "--wait" && like_time).then_some(time)
 }
 
-/// The failure of a call without a program.
-pub fn no_program() -> Failure {
-    Failure::new(Kind::Usage, "no program to run").hint("cudawrap --help")
-}
-
 #[cfg(test)]
 mod tests {
     use super::*;
+    use getgpu_model::Kind;
 
     fn parse(words: &[&str]) -> Result<Wanted, Failure> {
         super::parse(&words.iter().map(OsString::from).collect::<Vec<_>>())

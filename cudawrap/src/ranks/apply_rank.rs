@@ -4,7 +4,7 @@
 
 use getgpu_choose::Granted;
 use getgpu_model::{
-    Device, Failure, Inventory, Kind, Nearest, Uuid, Visible,
+    Device, Failure, Inventory, Nearest, Uuid, Visible,
     cpus::{CpuSet, mask},
     quantity,
 };
@@ -15,6 +15,7 @@ use super::waiting::{self, DividedFrom};
 use super::{LAUNCHERS, distribution, launchers};
 use crate::bind::CpuNeighbours;
 use crate::call::{CudawrapCall, Origin};
+use crate::causes::CudawrapUsage;
 
 /// This process's rank, from its environment.
 ///
@@ -130,16 +131,15 @@ fn check_shown(call: &CudawrapCall<'_>, rank: &Rank, devices: usize) -> Result<(
     };
     if shown == Shown::All {
         let devices = quantity::counted(devices, "device");
-        let text = format!(
-            "{all}: a program that takes cuda:{name} finds no device in some ranks: {ranks} ranks on {devices}"
-        );
-        return Err(Failure::new(Kind::Usage, text)
-            .hint("start as many ranks as there are devices, or have the program take cuda:0"));
+        return Err(CudawrapUsage::RanksLackDevices {
+            all,
+            name,
+            ranks,
+            devices,
+        }
+        .into());
     }
-    let text = format!("{first}: a program that takes cuda:{name} would use another rank's device");
-    Err(Failure::new(Kind::Usage, text).hint(format!(
-        "{all}: each rank has the device of its number in the list"
-    )))
+    Err(CudawrapUsage::RankTakesOther { first, name, all }.into())
 }
 
 /// Gives a rank its part of the devices that ranks divide, and says which is nearest.

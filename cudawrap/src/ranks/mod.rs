@@ -13,7 +13,9 @@ pub mod waiting;
 
 use std::borrow::Cow;
 
-use getgpu_model::{Diag, Failure, Kind};
+use getgpu_model::{Diag, Failure};
+
+use crate::causes::CudawrapUsage;
 use getgpu_settings::Settings;
 
 pub use rank::Rank;
@@ -208,11 +210,14 @@ impl Launcher {
         };
         let size = number(get, self.size)?;
         if let Some(size) = size.filter(|size| *size <= local) {
-            let text = format!(
-                "{}={local} is not less than {}={size}",
-                self.local, self.size
-            );
-            return Err(Failure::new(Kind::Usage, text).hint("unset both to choose without ranks"));
+            let (rank, of) = (self.local, self.size);
+            return Err(CudawrapUsage::RankOutside {
+                rank,
+                local,
+                of,
+                size,
+            }
+            .into());
         }
         let size = size.or(self.size_on_one_node(get)?.filter(|size| *size > local));
         let first = number(get, self.global)?.map_or(local == 0, |global| global == 0);

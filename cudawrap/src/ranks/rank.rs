@@ -1,6 +1,8 @@
 //! One rank, and how the variables that tell it are read: what all launchers have in common.
 
-use getgpu_model::{Failure, Kind};
+use getgpu_model::Failure;
+
+use crate::causes::CudawrapUsage;
 
 /// One rank of a parallel program on this node.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -37,10 +39,6 @@ pub fn number(get: RankVariables<'_>, name: &str) -> Result<Option<usize>, Failu
     };
     text.trim().parse().map(Some).map_err(|_| {
         let shown = getgpu_model::diag::printable(&text);
-        Failure::new(
-            Kind::Usage,
-            format!("{name}={shown}: not the number of a rank"),
-        )
-        .hint(format!("unset {name} to choose without ranks"))
+        CudawrapUsage::NotRank { name, shown }.into()
     })
 }

@@ -1,4 +1,5 @@
 use super::*;
+use getgpu_model::Kind;
 
 fn rank(variables: &str) -> Result<Option<Rank>, Failure> {
     nested(variables, None)

@@ -6,12 +6,13 @@ use std::borrow::Cow;
 
 use getgpu_choose::Granted;
 use getgpu_linux::program_name;
-use getgpu_model::{Device, Failure, Kind, Share, UNITS};
+use getgpu_model::{Device, Failure, Share, UNITS};
 use getgpu_settings::{Settings, Wait};
 
 use super::launchers;
 use super::rank::Rank;
 use crate::call::{CudawrapCall, Origin};
+use crate::causes::{CudawrapUsage, RanksFault};
 
 /// The settings of a process that may be a rank with others beside it: then no `wait` of
 /// files and variables applies. One that is typed does, unless [`check`] refuses it: in a place
@@ -66,11 +67,11 @@ pub fn check(
         return Ok(());
     }
     let why = match divided {
-        DividedFrom::Node => "those that have a device would hold it and wait for the others",
-        DividedFrom::Grant => "the devices of CUDA_VISIBLE_DEVICES cannot serve all of them",
+        DividedFrom::Node => RanksFault::EachHolds,
+        DividedFrom::Grant => RanksFault::TooManyRanks,
     };
-    let text = format!("--wait: {ranks} ranks do not wait each on its own: {why}");
-    Err(Failure::new(Kind::Usage, text).hint(hint(call, rank, devices.len(), divided)))
+    let remedy = hint(call, rank, devices.len(), divided);
+    Err(CudawrapUsage::RanksWait { ranks, why, remedy }.into())
 }
 
 /// Whose the devices are that ranks divide.

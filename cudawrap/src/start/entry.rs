@@ -7,8 +7,9 @@ use std::os::unix::fs::MetadataExt;
 use std::time::Duration;
 
 use getgpu_linux::sys;
-use getgpu_model::{Diag, Failure, Kind, Verbosity, exit};
+use getgpu_model::{Diag, Kind, Verbosity, exit};
 
+use crate::causes::StartCause;
 use crate::lease::launch::fail;
 use crate::mps;
 use crate::start::locate_program::{self, Called};
@@ -21,9 +22,7 @@ const TRIES: u32 = 50;
 pub fn run() -> i32 {
     let diag = Diag::new("cudawrap", Verbosity::of_unaware_user());
     if is_setuid() {
-        let text = "is setuid or setgid, and would run every program with its owner's rights";
-        let failure = Failure::new(Kind::Refused, text);
-        return fail(&diag, &failure.hint("chmod u-s,g-s on the file cudawrap"));
+        return fail(&diag, &StartCause::Setuid.into());
     }
     let arguments: Vec<OsString> = std::env::args_os().collect();
     if let Some(status) = mps::keep_daemon(&arguments) {

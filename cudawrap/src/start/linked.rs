@@ -70,7 +70,7 @@ pub fn settings(environment: &Environment, program: &Path, diag: &Diag) -> Resul
     let mut loaded = Loaded::read(environment, Some(&program_name(program)))?;
     for unknown in std::mem::take(&mut loaded.unknown) {
         // An older cudawrap goes on with a file that a newer version has settings in.
-        diag.remark(&unknown);
+        diag.remark(&unknown.message);
     }
     options::variables(&mut loaded)?;
     for line in options::unknown_variables() {

@@ -8,8 +8,9 @@ use std::os::unix::fs::PermissionsExt;
 use std::path::{Path, PathBuf};
 
 use getgpu_linux::{Chain, Rule, chain, directories, identity, is_cudawrap, sys};
-use getgpu_model::{Failure, Kind};
+use getgpu_model::Failure;
 
+use crate::causes::{PathRemedy, StartCause};
 use crate::options;
 use crate::start::invoked_path::{self, Ourselves};
 
@@ -31,8 +32,7 @@ pub fn find(first_argument: Option<&OsStr>, path: Option<&OsStr>) -> Result<Call
         Ourselves::at(Path::new(exec_path.as_deref().filter(|_| disabled)?))
     });
     let Some(ourselves) = ourselves else {
-        let text = "/proc is not mounted: cannot tell by which name this program was started";
-        return Err(Failure::new(Kind::Refused, text));
+        return Err(StartCause::NoProc.into());
     };
     locate(exec_path, first_argument, path, &ourselves)
 }
@@ -107,10 +107,8 @@ fn leading_here<'c>(chains: &'c [Chain], given: bool, ourselves: &Ourselves) -> 
 fn nowhere(chain: &Chain) -> Failure {
     let shown = chain.hops.first().map(|hop| hop.display().to_string());
     let shown = shown.unwrap_or_default();
-    let name = chain.link_name().unwrap_or_default().to_string_lossy();
-    let message =
-        format!("{shown}: there is no CUDAWRAP_{name} beside it and no other {name} in PATH");
-    Failure::new(Kind::NotFound, message).hint("create-cudawrap --status shows what is wrapped")
+    let name = &chain.link_name().unwrap_or_default().to_string_lossy();
+    StartCause::NothingBehind { shown, name }.into()
 }
 
 /// No path leads to us any more: the link was replaced while we started (undone,
@@ -136,11 +134,7 @@ fn replaced(
                     .is_some_and(|end| executable(end) && !is_cudawrap(end))
         })
         .and_then(|chain| chain.hops.first().cloned());
-    found.ok_or_else(|| {
-        let text =
-            "cannot tell by which name this program was started (by descriptor, or through ld.so?)";
-        Failure::new(Kind::Refused, text).hint("start it by its path")
-    })
+    found.ok_or_else(|| StartCause::NoName.into())
 }
 
 fn executable(path: &Path) -> bool {
@@ -156,7 +150,8 @@ pub fn typed(name: &OsStr) -> Result<PathBuf, Failure> {
     }
     if name.is_empty() {
         // In a directory of PATH it would be the directory itself.
-        return Err(Failure::new(Kind::NotFound, "'': no such program in PATH"));
+        let (shown, remedy) = ("''", PathRemedy::Unknown);
+        return Err(StartCause::NotInPath { shown, remedy }.into());
     }
     let path: OsString = std::env::var_os("PATH").unwrap_or_else(|| "/bin:/usr/bin".into());
     if let Ok(found) = which::which_in(name, Some(&path), ".") {
@@ -166,25 +161,21 @@ pub fn typed(name: &OsStr) -> Result<PathBuf, Failure> {
         .into_iter()
         .map(|dir| dir.join(name));
     let there = there.find(|path| path.exists());
-    let shown = name.to_string_lossy();
-    Err(match there {
-        Some(path) => {
-            let text = format!("{}: Permission denied", path.display());
-            Failure::new(Kind::CannotRun, text)
-        }
-        None => {
-            let failure = Failure::new(Kind::NotFound, format!("{shown}: no such program in PATH"));
-            if executable(Path::new(name)) {
-                failure.hint(format!("did you mean ./{shown}?"))
-            } else if shown.ends_with(".py") && Path::new(name).is_file() {
-                failure.hint(format!("cudawrap -- python3 {shown}"))
-            } else if shown.contains(' ') {
-                failure.hint(format!("one word: remove the quotes: cudawrap -- {shown}"))
-            } else {
-                failure
-            }
-        }
-    })
+    if let Some(path) = there {
+        let path = path.display();
+        return Err(StartCause::NotPermitted { path }.into());
+    }
+    let shown: &str = &name.to_string_lossy();
+    let remedy = if executable(Path::new(name)) {
+        PathRemedy::Here { shown }
+    } else if shown.ends_with(".py") && Path::new(name).is_file() {
+        PathRemedy::Python { shown }
+    } else if shown.contains(' ') {
+        PathRemedy::Unquote { shown }
+    } else {
+        PathRemedy::Unknown
+    };
+    Err(StartCause::NotInPath { shown, remedy }.into())
 }
 
 #[cfg(test)]

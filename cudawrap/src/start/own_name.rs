@@ -13,6 +13,7 @@ use getgpu_model::{Diag, Failure, Verbosity, Visible, exit};
 use getgpu_settings::{Environment, Loaded};
 
 use crate::call::{CudawrapCall, Lessee, Origin};
+use crate::causes::CudawrapUsage;
 use crate::lease::choose::{by_uuid, free, only};
 use crate::lease::handover::{LaunchSpec, exec};
 use crate::lease::helper;
@@ -32,7 +33,7 @@ pub fn run(arguments: &[OsString]) -> i32 {
     let plain = Diag::new("cudawrap", Verbosity::of_words(arguments));
     match options::parse(arguments) {
         Err(failure) => fail(&plain, &failure),
-        Ok(Wanted::Text(text)) => match getgpu_model::diag::print(&text) {
+        Ok(Wanted::Text(text)) => match getgpu_model::diag::print(text) {
             Ok(()) => exit::OK,
             Err(failure) => fail(&plain, &failure),
         },
@@ -46,7 +47,7 @@ pub fn run(arguments: &[OsString]) -> i32 {
 
 fn become_program(options: &CudawrapOptions, diag: &Diag) -> Result<Infallible, Failure> {
     let words = &options.typed.program;
-    let program = locate_program::typed(words.first().ok_or_else(options::no_program)?)?;
+    let program = locate_program::typed(words.first().ok_or(CudawrapUsage::NoProgram)?)?;
     let ready = if options::disabled()? {
         LaunchSpec::unchanged()
     } else if options.typed.running.auto {

@@ -6,6 +6,7 @@
 
 pub mod call;
 mod carry_out;
+mod causes;
 pub mod ended_reservation;
 pub mod holder;
 pub mod list;

@@ -9,6 +9,7 @@ use getgpu_model::{Diag, Failure, Job, Kind, Uuid, quantity};
 use nix::sys::signal::{Signal, kill};
 use nix::unistd::Pid;
 
+use crate::causes::{ReleaseRemedy, ReserveCause};
 use crate::ended_reservation::EndedReservation;
 
 /// How long the holders may take to end.
@@ -78,16 +79,12 @@ pub fn one(
         }
     }
     if found.is_empty() {
-        let failure = Failure::new(
-            Kind::NoneFree,
-            format!("{unknown}: no reservation of yours"),
-        );
         tell_of_parts(lock_file, diag);
-        return Err(failure.hint(if is_label {
-            "CUDAWRAP_TAG only shows a name, which several may have: getgpu --release=UUID"
-        } else {
-            "getgpu --list shows who holds what"
-        }));
+        let remedy = match is_label {
+            true => ReleaseRemedy::ByUuid,
+            false => ReleaseRemedy::List,
+        };
+        return Err(ReserveCause::NotYours { unknown, remedy }.into());
     }
     end(lock_file, &found, PATIENCE, diag)
 }
@@ -165,14 +162,10 @@ pub fn end(
     }
     match left().next() {
         None => Ok(()),
-        Some(holder) => Err(Failure::new(
-            Kind::LockPlace,
-            format!(
-                "{}: the holder (pid {}) does not end",
-                Uuid::join(&holder.args.devices),
-                holder.pid
-            ),
-        )),
+        Some(holder) => {
+            let (devices, pid) = (Uuid::join(&holder.args.devices), holder.pid);
+            Err(ReserveCause::HolderStays { devices, pid }.into())
+        }
     }
 }
 

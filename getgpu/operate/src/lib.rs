@@ -5,6 +5,7 @@
 //!
 //! Invariant: an extra is a folder here and a row in `getgpu/src/run.rs`.
 
+mod causes;
 pub mod check;
 pub mod monitor;
 pub mod prometheus;

@@ -19,9 +19,10 @@ use nix::libc::RLIM_INFINITY;
 use nix::sys::resource::{Resource, getrlimit};
 use serde::de::DeserializeOwned;
 
+use crate::causes::{AskCause, SilentFault, WorkerRemedy};
 use connection::{Connection, NoAnswer};
 use getgpu_linux::{procfs::namespaces, run_clock};
-use getgpu_model::{Detail, Failure, Kind, quantity};
+use getgpu_model::{Detail, Failure, quantity};
 use getgpu_settings::Settings;
 use limits::{GpuTimes, Limits, Purpose, Touch};
 use rules::Rules;
@@ -161,7 +162,8 @@ impl<'a> Client<'a> {
         request: &NvmlRequest,
     ) -> Result<Result<T, Failure>, Failure> {
         if let Some(reason) = self.silent.borrow().reason(gpu, run_clock::now()) {
-            return Ok(Err(silent(reason.to_owned())));
+            let why = reason.to_owned();
+            return Ok(Err(AskCause::OneSilent { why }.into()));
         }
         self.wait_until_open()?;
         let touch = if self.touched.contains(&gpu) {
@@ -175,9 +177,11 @@ impl<'a> Client<'a> {
         };
         let began = run_clock::now();
         let Some(limit) = self.limits.of_question(purpose, touch, self.seen, began) else {
-            return Ok(Err(silent(self.not_asked())));
+            let all = seconds(self.limits.all);
+            let why = SilentFault::NotAsked { all }.to_string();
+            return Ok(Err(AskCause::OneSilent { why }.into()));
         };
-        let reason = match self.exchange(request, began + limit) {
+        let why = match self.exchange(request, began + limit) {
             Ok(answer) => {
                 self.touched.insert(gpu);
                 self.seen.longest = self.seen.longest.max(run_clock::since(began));
@@ -186,15 +190,14 @@ impl<'a> Client<'a> {
             }
             Err(NoAnswer::Late) => {
                 self.seen.hung += 1;
-                format!("did not answer within {}", seconds(limit))
+                let within = seconds(limit);
+                SilentFault::Late { within }.to_string()
             }
-            Err(NoAnswer::Broken(why)) => {
-                format!("the process that asks NVML failed there: {why}")
-            }
+            Err(NoAnswer::Broken(why)) => SilentFault::WorkerFailed { why: &why }.to_string(),
             Err(NoAnswer::Closed(failure)) => return Err(failure),
         };
-        self.leave_alone(gpu, &reason);
-        Ok(Err(silent(reason)))
+        self.leave_alone(gpu, &why);
+        Ok(Err(AskCause::OneSilent { why }.into()))
     }
 
     /// Gives up the process that hangs or died at a GPU. The next question starts another one.
@@ -233,14 +236,8 @@ impl<'a> Client<'a> {
     }
 
     fn late(&self) -> Failure {
-        let text = format!("NVML did not answer within {}", seconds(self.limits.all));
-        Failure::new(Kind::Nvml, text).hint(HANGS)
-    }
-
-    /// Why a GPU is not asked for which no time is left.
-    fn not_asked(&self) -> String {
-        let all = seconds(self.limits.all);
-        format!("not asked: the other GPUs took most of {all} (setting `nvml_timeout`)")
+        let within = seconds(self.limits.all);
+        AskCause::Late { within }.into()
     }
 }
 
@@ -252,11 +249,6 @@ pub const HANGS: &str =
 pub const HANGS_OR_SICK: &str =
     "getgpu --list shows the GPUs that do not answer; nvidia-smi -q -i GPU and dmesg say more";
 
-/// The failure of a GPU that does not answer.
-fn silent(reason: String) -> Failure {
-    Failure::new(Kind::Nvml, reason)
-}
-
 fn seconds(limit: Duration) -> String {
     // Whole milliseconds: a part of a limit may have any number of digits.
     let text = quantity::time_text(Duration::from_millis(limit.as_millis() as u64));
@@ -264,15 +256,11 @@ fn seconds(limit: Duration) -> String {
 }
 
 fn broken(why: &str) -> Failure {
-    Failure::new(
-        Kind::Nvml,
-        format!("the process that asks NVML failed: {why}"),
-    )
-    .hint(if has_memory_limit() {
-        "ulimit -v limits this process"
-    } else {
-        "does `nvidia-smi -L` work on this node?"
-    })
+    let remedy = match has_memory_limit() {
+        true => WorkerRemedy::RaiseLimit,
+        false => WorkerRemedy::TryDriver,
+    };
+    AskCause::WorkerFailed { why, remedy }.into()
 }
 
 /// Whether a limit of this process, and of those that it starts, may keep a library from being

@@ -3,9 +3,10 @@
 
 use std::collections::BTreeMap;
 
+use super::Client;
 use super::wire::NvmlRequest;
-use super::{Client, HANGS};
-use getgpu_model::{Detail, Device, Failure, Gpu, GpuListing, Inventory, Kind};
+use crate::causes::AskCause;
+use getgpu_model::{Detail, Device, Failure, Gpu, GpuListing, Inventory};
 
 /// Says whether programs may run on a device. The filter of a call's pool implements it, in a higher crate.
 pub trait Allowing: std::fmt::Debug {
@@ -100,7 +101,9 @@ impl Client<'_> {
         if let Some(first) = listed.values().next()
             && given_up == listed.len()
         {
-            return Err(all_silent(first));
+            let why = first.silent.first().map(ToString::to_string);
+            let why = why.unwrap_or_default();
+            return Err(AskCause::NoGpuAnswers { why }.into());
         }
         let mut inventory = Inventory::default();
         for gpu in 0..count {
@@ -131,11 +134,4 @@ impl Client<'_> {
         }
         Ok(given_up)
     }
-}
-
-/// The failure where not one GPU answers.
-fn all_silent(first: &GpuListing) -> Failure {
-    let why = first.silent.first().map(ToString::to_string);
-    let text = format!("no GPU answers NVML: {}", why.unwrap_or_default());
-    Failure::new(Kind::Nvml, text).hint(HANGS)
 }

@@ -2,12 +2,13 @@
 //! keeps the user's other calls from counting. What counts is what the kernel shows of the
 //! user's own processes, since anybody can sign for anybody; root may have any number.
 
+use crate::causes::{ChooseCause, HeldRemedy};
 use crate::request::Owned;
 use getgpu_linux::procfs::{self, namespaces};
 use getgpu_lock::{
     HolderProcess, Level, LockFile, OfdLock, Side, Span, holders, layout, user_locks,
 };
-use getgpu_model::{Failure, Inventory, Kind, UNITS, Units};
+use getgpu_model::{Failure, Inventory, UNITS, Units};
 
 /// The lock on the user's byte. It is held until the new lease or reservation is visible, so that
 /// two calls cannot both pass the limit.
@@ -55,8 +56,7 @@ pub fn enter(
         // stranger's, and another description stands for it.
         user_locks::Entered::Strangers if namespaces::host_pids() => lock_file.open()?,
         user_locks::Entered::Strangers | user_locks::Entered::Late => {
-            let text = "another call of yours has not finished choosing in time";
-            return Ok(Admission::Over(Failure::new(Kind::NoneFree, text)));
+            return Ok(Admission::Over(ChooseCause::StillChoosing.into()));
         }
     };
     let over = over(lock_file, probe, inventory, request)?;
@@ -72,13 +72,17 @@ impl HeldByUser {
         } else {
             format!(": {}", self.names.join(", "))
         };
-        let hint = if self.reserves {
-            "getgpu --release UUID gives up a reservation; getgpu --list shows all"
-        } else {
-            "a lease ends with its program; getgpu --list shows all"
+        let remedy = match self.reserves {
+            true => HeldRemedy::OfReservation,
+            false => HeldRemedy::OfLease,
         };
-        let text = format!("you hold {number} of at most {most}{names}");
-        Failure::new(Kind::NoneFree, text).hint(hint)
+        ChooseCause::AtLimit {
+            number,
+            most,
+            names,
+            remedy,
+        }
+        .into()
     }
 }
 
@@ -100,11 +104,8 @@ pub fn check_satisfiable(request: &Owned, inventory: Option<&Inventory>) -> Resu
     };
     let share = request.filter.share;
     let share = share.map_or_else(String::new, |share| format!(" with --share {share}"));
-    let text = format!(
-        "--count {}{share}: max_per_user allows {most} at a time on this node",
-        request.count
-    );
-    Err(Failure::new(Kind::NoDevice, text).hint("ask for fewer devices"))
+    let count = request.count;
+    Err(ChooseCause::MoreThanLimit { count, share, most }.into())
 }
 
 /// Why this user could not have what is asked for now, if the limit is in the way; takes nothing.

@@ -5,9 +5,10 @@ use std::collections::BTreeMap;
 
 use getgpu_linux::{procfs::namespaces, users};
 use getgpu_lock::{OfdLock, Side, Span, holders};
-use getgpu_model::{Device, Failure, Job, Kind};
+use getgpu_model::{Device, Failure, Job};
 
 use super::offer::Rejected;
+use crate::causes::ChooseCause;
 
 /// Why each device of the pool is in use, for the one line.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
@@ -85,14 +86,13 @@ impl RejectionReport {
         ))
     }
 
-    /// The failure that says it.
-    pub fn failure(&self) -> Failure {
-        let what = if self.free > 0 {
-            "too few free devices"
-        } else {
-            "no free device"
-        };
-        Failure::new(Kind::NoneFree, format!("{what}: {}", self.text()))
+    /// The failure that says it, and what to do.
+    pub fn failure(&self, remedy: &str) -> Failure {
+        let used = self.text();
+        match self.free {
+            0 => ChooseCause::AllInUse { used, remedy }.into(),
+            _ => ChooseCause::TooFewFree { used, remedy }.into(),
+        }
     }
 }
 
@@ -122,7 +122,7 @@ mod tests {
             text,
             "7 of 7 in use (ana 3, ben 2, reserved 1, other programs 1)"
         );
-        let some = report(&[(2, "reserved", 3)], 1).failure().message;
+        let some = report(&[(2, "reserved", 3)], 1).failure("").message;
         assert_eq!(some, "too few free devices: 3 of 4 in use (reserved 3)");
     }
 }

@@ -3,15 +3,15 @@
 
 use std::fmt::Display;
 
-use getgpu_ask::HANGS_OR_SICK;
 use getgpu_linux::procfs::namespaces;
 use getgpu_model::{
-    Detail, Device, Failure, Inventory, Kind, Silent, WITHOUT_PREFIX, WITHOUT_PREFIX_HINT, quantity,
+    Detail, Device, Failure, Inventory, NodeCause, Silent, WITHOUT_PREFIX, quantity,
 };
 
 use getgpu_settings::Type;
 
 use super::{Filter, Outside};
+use crate::causes::PoolCause;
 
 impl Filter {
     /// How many whole GPUs are left out only since there are MIG devices.
@@ -53,15 +53,22 @@ pub fn candidates<'i>(
         _ => format!("{there} such devices exist"),
     };
     let place = filter.place("count");
-    let wanted_by = place.map_or_else(String::new, |place| format!(" ({place})"));
-    let (there_by, hint) = match filter.grant {
+    let by = place.map_or_else(String::new, |place| format!(" ({place})"));
+    let (within, remedy) = match filter.grant {
         Some(_) => (" within CUDA_VISIBLE_DEVICES", filter.grant_remedy),
         None => ("", "getgpu --list shows what there is"),
     };
     let silent = inventory.nameless().next();
     let silent = silent.map_or_else(String::new, |silent| format!("; {silent}"));
-    let text = format!("{count} devices wanted{wanted_by}: only {there} here{there_by}{silent}");
-    Err(Failure::new(Kind::NoDevice, text).hint(hint))
+    Err(PoolCause::TooFewHere {
+        count,
+        by,
+        there,
+        within,
+        silent,
+        remedy,
+    }
+    .into())
 }
 
 /// What to do in a container that was given a GPU in MIG mode and none of its devices.
@@ -72,51 +79,40 @@ pub fn empty_pool(filter: &Filter, inventory: &Inventory, outside: &[Option<Outs
     if inventory.devices.is_empty() {
         return match inventory.troubles().first() {
             Some(problem) if problem.contains(WITHOUT_PREFIX) => {
-                Failure::new(Kind::NoDevice, format!("no device can be used: {problem}"))
-                    .hint(WITHOUT_PREFIX_HINT)
+                PoolCause::UuidsWithoutPrefix { problem }.into()
             }
-            Some(problem) => Failure::new(Kind::Nvml, format!("no device answers: {problem}"))
-                .hint("does `nvidia-smi -L` work on this node?"),
-            None if inventory.gpus.is_empty() => {
-                Failure::new(Kind::NoUsableGpu, "no NVIDIA GPU on this node")
-            }
+            Some(problem) => PoolCause::NoDeviceAnswers { problem }.into(),
+            None if inventory.gpus.is_empty() => NodeCause::NoGpuHere.into(),
             None => {
-                let text =
-                    "no device on this node: its GPUs are in MIG mode and have no MIG devices";
-                let hint = match namespaces::in_container() {
+                let remedy = match namespaces::in_container() {
                     true => CONTAINER_WITHOUT_MIG,
                     false => "an administrator can create them: nvidia-smi mig -cgi ... -C",
                 };
-                Failure::new(Kind::NoDevice, text).hint(hint)
+                PoolCause::NoMigDevices { remedy }.into()
             }
         };
     }
     if outside.iter().all(|out| *out == Some(Outside::NotUsable)) {
-        return Failure::new(Kind::NoUsableGpu, "no GPU that this process may open");
+        return NodeCause::NoGpuOpens.into();
     }
+    let by_model = outside.iter().flatten().any(|out| out.is_model());
     let counts = counted(outside.iter().flatten().copied());
     let parts = counts.iter();
     let parts = parts.map(|(out, n)| format!("{n} {}", filter.reason(*out)));
     let parts = parts.collect::<Vec<_>>().join("; ");
-    let unread = unread_lines(filter, outside);
-    let failed = |kind, what: &str, more: &str| {
-        let text = format!("no device of the request {what} here: {parts}{more}");
-        Failure::new(kind, text)
-    };
+    let outside = parts + &unread_lines(filter, outside);
     // What does not answer may be what is asked for.
     let mut silent = inventory.nameless();
     if let Some(silent) = silent.find(|silent| may_be_on(filter, silent)) {
-        let failure = failed(Kind::Nvml, "answers", &format!("{unread}; {silent}"));
-        return failure.hint(HANGS_OR_SICK);
+        return PoolCause::NoneOfRequestAnswers { outside, silent }.into();
     }
-    let by_model = outside.iter().flatten().any(|out| out.is_model());
     let there = if by_model {
         models(inventory)
     } else {
         there_is(inventory)
     };
-    failed(Kind::NoDevice, "exists", &unread)
-        .hint(there.unwrap_or_else(|| "getgpu --list shows what there is".into()))
+    let there = there.unwrap_or_else(|| "getgpu --list shows what there is".into());
+    PoolCause::NoneOfRequestExists { outside, there }.into()
 }
 
 /// Whether what does not answer may be on a GPU that is asked for.
@@ -178,6 +174,7 @@ fn here<T: PartialEq + Display>(kinds: Vec<T>) -> Option<String> {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use getgpu_model::Kind;
 
     #[test]
     fn what_there_is_instead() {

@@ -2,13 +2,14 @@
 
 use super::grant::{Grant, GrantUse};
 use super::granted::Granted;
+use crate::causes::GrantCause;
 use crate::ownership::Decision;
 use crate::pool::Filter;
 use crate::take::kind::TakeKind;
 use getgpu_ask::{Look, Node};
 use getgpu_linux::procfs::namespaces;
 use getgpu_lock::LockFile;
-use getgpu_model::{Detail, Device, Diag, Failure, Inventory, Kind, Uuid, Visible};
+use getgpu_model::{Detail, Device, Diag, Failure, Inventory, Uuid, Visible};
 use getgpu_settings::{Environment, Settings, allowed};
 
 /// What one call asks for, before its grant is known as devices.
@@ -28,27 +29,19 @@ impl Asked {
     ) -> Result<Self, Failure> {
         let asked = Self::listed(settings, environment, grant_use)?;
         if asked.grant().lacks_part {
-            let text = "this job has no part of a GPU on this node";
             let part = settings.slurm.shares.first();
             let part = part.map_or("gpushare4", |part| part.name.as_str());
-            return Err(Failure::new(Kind::NoGrant, text).hint(format!(
-                "ask for one when you submit the job, for example: sbatch --constraint={part}"
-            )));
+            return Err(GrantCause::NoPartOfGpu { part }.into());
         }
         let is_said = grant_use == GrantUse::Honor && environment.visible.is_some();
         if asked.grant().visible == Visible::Nothing && !is_said {
-            let (text, hint) = if environment.allocation_shell && environment.nodes_listed {
-                (
-                    "this shell of an allocation has no GPUs: the job's tasks have them",
-                    "start the program as a task: srun cudawrap -- ./app",
-                )
-            } else {
-                (
-                    "this job was given no GPU",
-                    "ask the batch system for one, for example: srun --gres=gpu:1",
-                )
-            };
-            return Err(Failure::new(Kind::NoGrant, text).hint(hint));
+            return Err(
+                if environment.allocation_shell && environment.nodes_listed {
+                    GrantCause::ShellWithoutGpus.into()
+                } else {
+                    GrantCause::NoGpuGiven.into()
+                },
+            );
         }
         Ok(asked)
     }

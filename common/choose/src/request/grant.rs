@@ -6,10 +6,9 @@ use std::cell::LazyCell;
 
 use super::batch_grant;
 use super::job_part::{self, PartOfJob};
-use getgpu_ask::{Node, gpu_bus, nvml_client};
-use getgpu_model::{
-    BatchGpus, Detail, Diag, Failure, Inventory, Kind, Selector, Uuid, Visible, visible,
-};
+use crate::causes::{GrantCause, VanishedRemedy};
+use getgpu_ask::{Node, gpu_bus};
+use getgpu_model::{BatchGpus, Detail, Diag, Failure, Inventory, Selector, Uuid, Visible, visible};
 use getgpu_settings::allowed::{self, DeviceList};
 use getgpu_settings::{Environment, Settings};
 
@@ -158,10 +157,7 @@ impl Grant {
             return Ok(granted);
         }
         if of_batch {
-            let text = "this job has GPUs, but CUDA_VISIBLE_DEVICES is not set and nothing says for certain which they are";
-            return Err(Failure::new(Kind::NoDevice, text).hint(
-                "start the program with srun but without --gpu-bind=none; if GPUs outside Slurm are on this node, ask the admin to list them in the setting `allowed`",
-            ));
+            return Err(GrantCause::UnknownGpusOfJob.into());
         }
         let index = match &self.visible {
             Visible::Entries(entries) => {
@@ -235,11 +231,10 @@ impl Grant {
     /// The failure of an index of which it is not certain which GPU it means, once the grant
     /// was resolved.
     pub fn unclear_index(&self) -> Option<Failure> {
-        let why = self.unclear.as_ref()?;
-        let text = format!("CUDA_VISIBLE_DEVICES={}: {why}", self.value);
-        let hint = self
+        let (value, why) = (&self.value, self.unclear.as_ref()?);
+        let remedy = self
             .remedy("a UUID is certain: CUDA_VISIBLE_DEVICES=UUID, with a UUID of getgpu --list");
-        Some(Failure::new(Kind::Nvml, text).hint(hint))
+        Some(GrantCause::UnclearIndex { value, why, remedy }.into())
     }
 
     /// Whether there is a grant, of whatever origin.
@@ -281,33 +276,29 @@ impl Grant {
             "" => "empty",
             value => value,
         };
-        let text = format!("CUDA_VISIBLE_DEVICES is {shown}: it names no device");
-        Failure::new(Kind::NoDevice, text).hint(self.without())
+        let remedy = self.without();
+        GrantCause::NamesNothing { shown, remedy }.into()
     }
 
     /// A grant that no longer names anything here.
     fn vanished(&self, inventory: &Inventory) -> Failure {
         let value = &self.value;
         if let Some(silent) = inventory.nameless().next() {
-            let text =
-                format!("CUDA_VISIBLE_DEVICES={value}: no such device answers here; {silent}");
-            return Failure::new(Kind::Nvml, text).hint(nvml_client::HANGS_OR_SICK);
+            return GrantCause::NoSuchAnswers { value, silent }.into();
         }
         if value.starts_with("$(") || value.starts_with('`') {
-            let text = format!("CUDA_VISIBLE_DEVICES={value}: no shell expanded this");
-            return Failure::new(Kind::NoDevice, text)
-                .hint("where no shell is, without the variable: cudawrap -- PROGRAM");
+            return GrantCause::NotExpanded { value }.into();
         }
         let mut shown: String = value.chars().take(60).collect();
         if shown.len() < value.len() {
             shown += "..";
         }
-        let text = format!("CUDA_VISIBLE_DEVICES={shown}: no such device on this node");
-        Failure::new(Kind::NoDevice, text).hint(match value.as_str() {
-            _ if self.batch_job => GIVEN_ANOTHER,
-            "getgpu" => "did you forget $( )? CUDA_VISIBLE_DEVICES=$(getgpu) ./app",
-            _ => "re-partitioned? unset CUDA_VISIBLE_DEVICES and ask again",
-        })
+        let remedy = match value.as_str() {
+            _ if self.batch_job => VanishedRemedy::InJob,
+            "getgpu" => VanishedRemedy::NoCall,
+            _ => VanishedRemedy::AskAgain,
+        };
+        GrantCause::NoSuchDevice { shown, remedy }.into()
     }
 
     /// The failure of a name of a GPU that is in MIG mode and has no MIG device.
@@ -323,12 +314,9 @@ impl Grant {
         if !gpu.mig || devices.any(|device| device.gpu == gpu.index) {
             return None;
         }
-        let text = format!(
-            "CUDA_VISIBLE_DEVICES={}: GPU {} is in MIG mode and has no MIG devices",
-            self.value, gpu.index
-        );
-        let hint = self.remedy("unset CUDA_VISIBLE_DEVICES, or have an admin make MIG devices there (nvidia-smi mig -cgi ... -C)");
-        Some(Failure::new(Kind::NoDevice, text).hint(hint))
+        let (value, gpu) = (&self.value, gpu.index);
+        let remedy = self.remedy("unset CUDA_VISIBLE_DEVICES, or have an admin make MIG devices there (nvidia-smi mig -cgi ... -C)");
+        Some(GrantCause::NoInstances { value, gpu, remedy }.into())
     }
 
     /// What a hint adds where the variable leaves only some devices, and no batch system set it:
@@ -375,9 +363,6 @@ fn index_of_mig(entries: &[Selector], inventory: &Inventory) -> Option<Failure> 
         Ok(at) if at < inventory.devices.len() => format!(" {index}"),
         _ => String::new(),
     };
-    let text = format!(
-        "CUDA_VISIBLE_DEVICES={index}: no such device on this node: {index} is a GPU index, and MIG devices go by UUID"
-    );
-    let hint = format!("CUDA_VISIBLE_DEVICES=$(getgpu --ignore-grant{meant}) ./app");
-    Some(Failure::new(Kind::NoDevice, text).hint(hint))
+    let index = *index;
+    Some(GrantCause::IndexOfGpu { index, meant }.into())
 }

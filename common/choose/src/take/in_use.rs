@@ -1,8 +1,9 @@
 //! A named device that another program has: who that is, for the failure and for a warning.
 
+use crate::causes::ChooseCause;
 use crate::request::grant::Grant;
 use getgpu_lock::{Holder, LockFile, OfdLock, Span, holders};
-use getgpu_model::{Device, Failure, Kind, Uuid};
+use getgpu_model::{Device, Failure, Uuid};
 
 /// A device that is in use.
 #[derive(Debug)]
@@ -24,15 +25,11 @@ impl InUse {
         }
     }
 
-    /// `MIG-12..: in use by ben (pid 4711, python3)`
-    pub fn line(&self) -> String {
+    /// The failure of a call for which the grant names the device: `MIG-12..: in use by ben (pid 4711, python3)`
+    pub fn failure(&self, grant: &Grant) -> Failure {
         let holder = self.holder.as_ref();
         let who = holder.map_or_else(|| "another program".to_owned(), Holder::who);
-        format!("{}: in use by {who}", self.uuid)
-    }
-
-    /// The failure of a call for which the grant names the device.
-    pub fn failure(&self, grant: &Grant) -> Failure {
-        Failure::new(Kind::NoneFree, self.line()).hint(grant.without())
+        let (uuid, remedy) = (&self.uuid, grant.without());
+        ChooseCause::InUseBy { uuid, who, remedy }.into()
     }
 }

@@ -8,6 +8,7 @@ use super::gate;
 use super::in_use::InUse;
 use super::kind::{TakeKind, Way};
 use super::taken::{Got, Part, Taken};
+use crate::causes::{ChooseCause, Room};
 use crate::choice::device_claim;
 use crate::choice::offer::Offer;
 use crate::ownership::{Basis, Cover};
@@ -19,7 +20,7 @@ use getgpu_lock::{
     Claim, HolderArgs, LockFile, Occupancy, OfdLock, Side, Span, claim::named_lease, holders,
     occupancy, ownership_proof,
 };
-use getgpu_model::{Device, Diag, Failure, Kind, Units, Uuid, quantity, share};
+use getgpu_model::{Device, Diag, Failure, Units, Uuid, quantity, share};
 
 /// How long a part of a device is tried again while others take theirs.
 const PATIENCE: Duration = Duration::from_millis(200);
@@ -322,14 +323,16 @@ impl NamedDevice<'_> {
         let why = match self.device.memory {
             Some(memory) if !own.is_whole() => {
                 let mebibytes = ((memory >> 20) as f64 * share::fraction(&own)) as u64;
-                let part = quantity::size_text(mebibytes << 20);
-                format!("your part of {uuid} has {part} of memory")
+                let memory = quantity::size_text(mebibytes << 20);
+                Room::OfPart { uuid, memory }
             }
-            Some(memory) => format!("{uuid} has {} of memory", quantity::size_text(memory)),
-            None => format!("{uuid}: NVML does not report how much memory it has"),
+            Some(memory) => {
+                let memory = quantity::size_text(memory);
+                Room::OfDevice { uuid, memory }
+            }
+            None => Room::UnknownOf { uuid },
         };
-        Failure::new(Kind::NoDevice, format!("--share {share}: {why}"))
-            .hint("a fraction, such as --share 1/2, fits every device")
+        ChooseCause::ShareTooLarge { share, why }.into()
     }
 
     /// Claims a share of the units that this process owns, or else of the units that others leave

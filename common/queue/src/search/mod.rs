@@ -10,6 +10,7 @@ use std::time::{Duration, Instant};
 
 use nix::sys::signal::Signal;
 
+use super::causes::QueueCause;
 use super::listed;
 use super::outlook::Outlook;
 use super::shared_turn::SharedTurn;
@@ -365,16 +366,17 @@ impl<N: Name> Seeker for Search<'_, '_, N> {
         let rejected: Vec<_> = pool
             .map(|device| (device.clone(), self.last_reason(probe, device)))
             .collect();
-        let mut failure = RejectionReport::take(&rejected, probe).failure();
-        if rejected.iter().all(|(_, why)| *why == Rejected::Free) {
-            let free = quantity::counted(rejected.len(), "free device");
-            failure.message = format!("not served: the waiters before you have not taken {free}");
-        }
-        failure.message = format!("{}; waited {}", failure.message, quantity::waited(waited));
         let around = match self.request.cover {
             None => self.request.grant.way_around(),
             Some(_) => "",
         };
-        failure.hint(format!("getgpu --list shows who holds what{around}"))
+        let remedy = &format!("getgpu --list shows who holds what{around}");
+        let failure = if rejected.iter().all(|(_, why)| *why == Rejected::Free) {
+            let free = quantity::counted(rejected.len(), "free device");
+            QueueCause::NotServed { free, remedy }.into()
+        } else {
+            RejectionReport::take(&rejected, probe).failure(remedy)
+        };
+        failure.waited(waited)
     }
 }

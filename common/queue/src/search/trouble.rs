@@ -6,7 +6,7 @@ use std::time::{Duration, Instant};
 use super::Search;
 use crate::Name;
 use getgpu_choose::pool;
-use getgpu_model::{Failure, Inventory, Kind, Uuid, quantity};
+use getgpu_model::{Failure, Inventory, Kind, Uuid};
 
 impl<N: Name> Search<'_, '_, N> {
     /// Whether a list has as many devices as are wanted.
@@ -44,8 +44,6 @@ impl<N: Name> Search<'_, '_, N> {
 
     /// The failure of a wait at whose end the node still gave nothing.
     pub(super) fn failed_to_the_end(&self, waited: Duration) -> Option<Failure> {
-        let mut failure = self.tolerance.failure()?.clone();
-        failure.message = format!("{}; waited {}", failure.message, quantity::waited(waited));
-        Some(failure)
+        Some(self.tolerance.failure()?.clone().waited(waited))
     }
 }

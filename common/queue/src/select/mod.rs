@@ -10,14 +10,15 @@ use std::rc::Rc;
 use std::time::Duration;
 
 use crate as queue;
+use crate::causes::QueueCause;
 use crate::soon::{Lack, NOTICE, Soon};
-use getgpu_ask::{Node, nvml_client};
+use getgpu_ask::Node;
 use getgpu_choose::{
     ChoiceOutcome, Chooser, Owned, Portion, Rejected, RejectionReport, Taken, choice::cap,
     choice::device_claim, pool,
 };
 use getgpu_lock::{OfdLock, kept};
-use getgpu_model::{Device, Failure, Inventory, Kind, Uuid};
+use getgpu_model::{Device, Failure, Inventory, Uuid};
 use getgpu_settings::Wait;
 
 pub use observer::{Observer, Obstacle};
@@ -62,7 +63,7 @@ impl<'at> Selection<'_, '_, 'at> {
         if ahead > 0 {
             behind = self.left_alone(&probe)?;
             if behind.1.is_empty() {
-                let failure = queue::taken_by(ahead).hint(observer.hint(Obstacle::Queue));
+                let failure = queue::taken_by(ahead, &observer.hint(Obstacle::Queue));
                 return self.join_queue(failure, Some(Vec::new()), &probe);
             }
             (request, only) = (&behind.0, Some(&behind.1));
@@ -153,7 +154,7 @@ impl<'at> Selection<'_, '_, 'at> {
                 format!("--type any also takes the {whole} that are not in MIG mode; {hint}")
             }
         };
-        report.failure().hint(hint)
+        report.failure(&hint)
     }
 
     /// Joins the queue, if the caller waits or what was in the way is about to end. `rejected`: the
@@ -232,7 +233,7 @@ impl<'at> Selection<'_, '_, 'at> {
 
 /// The failure where no GPU of the pool answers.
 fn all_silent(rejected: &[(Device, Rejected)], node: &Node<'_>) -> Option<Failure> {
-    let Some((first, Rejected::Unknown(reason))) = rejected.first() else {
+    let Some((first, Rejected::Unknown(why))) = rejected.first() else {
         return None;
     };
     if rejected
@@ -246,13 +247,11 @@ fn all_silent(rejected: &[(Device, Rejected)], node: &Node<'_>) -> Option<Failur
         let mut gpus = inventory.gpus.iter();
         gpus.any(|gpu| !node.is_silent(gpu.index) && inventory.silent_gpu(gpu.index).is_none())
     });
-    let (which, hint) = if others_answer {
-        ("no GPU of the request", nvml_client::HANGS_OR_SICK)
-    } else {
-        ("no GPU", nvml_client::HANGS)
-    };
-    let text = format!("{which} answers NVML: GPU {}: {reason}", first.gpu);
-    Some(Failure::new(Kind::Nvml, text).hint(hint))
+    let gpu = first.gpu;
+    Some(match others_answer {
+        true => QueueCause::NoGpuOfRequestAnswers { gpu, why }.into(),
+        false => QueueCause::NoGpuAnswers { gpu, why }.into(),
+    })
 }
 
 /// Fails if this call owns a part of every device of the grant and the share is larger than each of
@@ -265,8 +264,5 @@ fn fits_inside(request: &Owned, inventory: &Inventory) -> Result<(), Failure> {
     }
     let share = request.filter.share.map(|share| share.to_string());
     let share = share.unwrap_or_default();
-    let text =
-        format!("--share {share}: larger than the part of the device that is reserved for you");
-    let hint = "a fraction, such as --share 1/2, is a fraction of that part";
-    Err(Failure::new(Kind::NoDevice, text).hint(hint))
+    Err(QueueCause::LargerThanPart { share }.into())
 }

@@ -11,7 +11,9 @@ use std::time::Duration;
 
 use getgpu_linux::{ChildUser, detached, poll, run_clock};
 use getgpu_lock::{HolderArgs, OPTION, OfdLock};
-use getgpu_model::{Failure, Kind, reason};
+use getgpu_model::{Failure, reason};
+
+use crate::causes::ReserveCause;
 use nix::sys::socket::{Shutdown, shutdown};
 
 /// The word that the reservation is the holder's.
@@ -62,8 +64,7 @@ pub fn start(
 }
 
 fn failed(why: &str) -> Failure {
-    let text = format!("cannot start getgpu-hold, which keeps the reservation: {why}");
-    Failure::new(Kind::LockPlace, text)
+    ReserveCause::HolderNotStarted { why }.into()
 }
 
 fn wait_readable(file: &File, limit: Duration) -> Result<(), String> {

@@ -7,11 +7,12 @@ use std::path::{Path, PathBuf};
 use std::time::Duration;
 
 use getgpu_choose::Outside;
-use getgpu_model::{Failure, Kind, diag, quantity::brief, quantity::unix_seconds, reason};
+use getgpu_model::{Failure, diag, quantity::brief, quantity::unix_seconds, reason};
 use serde::Deserialize;
 
 use super::rows::Row;
 use super::{csv, style, summary, table};
+use crate::causes::GetgpuUsage;
 use crate::options::{Format, GetgpuOptions};
 
 /// The most that is read of a file, in bytes: some thousand hosts.
@@ -49,7 +50,10 @@ pub fn show(files: &[PathBuf], options: &GetgpuOptions) -> Result<(), Failure> {
     let (mut hosts, mut problems) = (Vec::<Document>::new(), Vec::new());
     for file in files {
         let name = file.display().to_string();
-        let text = read(file).map_err(|error| unreadable(&name, &reason(&error)))?;
+        let text = read(file).map_err(|error| {
+            let (file, why) = (&name, reason(&error));
+            GetgpuUsage::NoListingRead { file, why }
+        })?;
         let (documents, wrong) = documents(&text);
         problems.extend(wrong.iter().map(|why| format!("--from {name}: {why}")));
         for document in documents {
@@ -62,7 +66,7 @@ pub fn show(files: &[PathBuf], options: &GetgpuOptions) -> Result<(), Failure> {
     }
     if hosts.is_empty() {
         let first = problems.into_iter().next().unwrap_or_default();
-        return Err(Failure::new(Kind::Usage, first).hint(HINT));
+        return Err(GetgpuUsage::NoListing { first }.into());
     }
     hosts.sort_by(|one, other| one.host.cmp(&other.host));
     problems.extend(hosts.iter().flat_map(problems_of));
@@ -83,12 +87,6 @@ pub fn show(files: &[PathBuf], options: &GetgpuOptions) -> Result<(), Failure> {
         diag.warn(&problem);
     }
     Ok(())
-}
-
-const HINT: &str = "a line for each host, as `ssh HOST getgpu --list --json` prints it";
-
-fn unreadable(file: &str, why: &str) -> Failure {
-    Failure::new(Kind::Usage, format!("--from {file}: {why}")).hint(HINT)
 }
 
 impl Document {

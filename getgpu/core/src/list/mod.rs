@@ -33,6 +33,7 @@ use getgpu_model::{
 use getgpu_queue::{Queued, queued};
 use getgpu_settings::allowed;
 
+use crate::causes::ReserveCause;
 use crate::options::{Format, GetgpuOptions};
 use drained::Drained;
 use style::Style;
@@ -197,10 +198,7 @@ pub fn device_at(node: &mut Node<'_>, asked: Asked, index: usize) -> Result<Uuid
         .get(index)
     {
         Some(Indexed::Device(device, _)) => Ok(device.uuid.clone()),
-        _ => {
-            let text = format!("no device {index}, and no tag of yours is called so");
-            Err(Failure::new(Kind::NoneFree, text).hint("getgpu --list"))
-        }
+        _ => Err(ReserveCause::NoIndexNorTag { index }.into()),
     }
 }
 

@@ -13,9 +13,10 @@ use crossterm::terminal::{
 };
 use crossterm::{execute, queue};
 use getgpu_linux::ReaderChild;
-use getgpu_model::{Failure, Kind, diag, quantity, reason};
+use getgpu_model::{Failure, diag, quantity, reason};
 
 use super::width::cut;
+use crate::causes::{GetgpuUsage, ReserveCause};
 
 /// How long a key waits while a look is made.
 const TICK: Duration = Duration::from_millis(50);
@@ -43,8 +44,7 @@ not usable  not handed out: this process may not open it
 /// Standard input or output is not a terminal, or it cannot be set up.
 pub fn run(interval: Duration, look: impl Fn() -> Vec<u8>) -> Result<(), Failure> {
     if !stdout().is_terminal() || !std::io::stdin().is_terminal() {
-        let failure = Failure::new(Kind::Usage, "--watch: this is not a terminal");
-        return Err(failure.hint("for programs: getgpu --list --json"));
+        return Err(GetgpuUsage::NoTerminal.into());
     }
     let _restored = Screen::enter().map_err(failed)?;
     let mut view = WatchView {
@@ -201,7 +201,8 @@ fn page(rows: u16) -> usize {
 }
 
 fn failed(error: std::io::Error) -> Failure {
-    Failure::new(Kind::LockPlace, format!("terminal: {}", reason(&error)))
+    let why = reason(&error);
+    ReserveCause::TerminalFailed { why }.into()
 }
 
 #[cfg(test)]

@@ -181,7 +181,7 @@ pub fn print_again(call: &GetgpuCall<'_>, holders: &[HolderProcess]) -> Result<(
     let reserved = reserved.flat_map(|holder| ownership_proof::reserved(&call.lock_file, holder));
     let (uuids, units): (Vec<Uuid>, Vec<Units>) = reserved.unzip();
     let value = value(call, uuids.iter(), node.known().as_deref())?;
-    diag::print(&text(call, &value, share::smallest(&units)))
+    diag::print(text(call, &value, share::smallest(&units)))
 }
 
 /// What is printed for devices: their UUIDs, or with `--format index` CUDA indices among

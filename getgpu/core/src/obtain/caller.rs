@@ -7,7 +7,9 @@ use getgpu_linux::{
     Process, Stat,
     procfs::{ancestry, namespaces},
 };
-use getgpu_model::{Failure, Kind};
+use getgpu_model::Failure;
+
+use crate::causes::ReserveCause;
 
 use crate::obtain::reader;
 
@@ -41,36 +43,24 @@ pub fn is_adopter(caller: &Process) -> bool {
     parent.as_raw() != 0 && ours != theirs && !began_below
 }
 
-/// The failure of a call whose caller has exited.
-pub fn adopted() -> Failure {
-    Failure::new(Kind::Usage, "--hold: the calling process has exited")
-        .hint("name the process to hold for: --hold=PID")
-}
-
 /// Why the caller cannot be watched: it is outside this pid namespace, or /proc does not
 /// show it.
 pub fn unseen() -> Failure {
-    let parent = nix::unistd::getppid();
-    let why = if parent.as_raw() == 0 {
-        "--hold: the caller is not in this pid namespace".to_owned()
-    } else {
-        format!(
-            "--hold: /proc does not show you the caller, process {parent} of another user (mount option hidepid)"
-        )
-    };
-    Failure::new(Kind::Usage, why).hint("name a process that you can see: --hold=PID")
+    match nix::unistd::getppid().as_raw() {
+        0 => ReserveCause::CallerOutside.into(),
+        parent => ReserveCause::CallerHidden { parent }.into(),
+    }
 }
 
 /// The process that `--hold=PID` names, if one may wait for it.
 pub fn to_hold(pid: i32) -> Result<Process, Failure> {
-    let refuse = |why: &str| Err(Failure::new(Kind::Usage, format!("--hold={pid}: {why}")));
     let Some(stat) = Stat::read(pid).filter(Stat::alive) else {
-        return refuse("no such process");
+        return Err(ReserveCause::NoProcess { pid }.into());
     };
     // Root of a user namespace, which any user can make, is not meant.
     let root = namespaces::is_host_root();
     if !root && (pid == 1 || stat.kernel) {
-        return refuse("this process never exits; only root may hold until then");
+        return Err(ReserveCause::NeverExits { pid }.into());
     }
     Ok(Process::from(&stat))
 }

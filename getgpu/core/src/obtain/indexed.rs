@@ -1,7 +1,7 @@
 //! The device of an INDEX: reserved if it is free, and printed in any case. With `--hold`
 //! a device that cannot be reserved is a failure.
 
-use getgpu_ask::{HANGS_OR_SICK, Node};
+use getgpu_ask::Node;
 use std::ops::ControlFlow;
 use std::rc::Rc;
 
@@ -10,10 +10,11 @@ use getgpu_choose::{
     pool,
 };
 use getgpu_lock::{Claim, OfdLock, Side};
-use getgpu_model::{Device, Failure, Inventory, Kind};
+use getgpu_model::{Device, Failure, Inventory};
 use getgpu_queue::Selected;
 
 use crate::call::GetgpuCall;
+use crate::causes::ReserveCause;
 use crate::obtain::answer::{self, Answer, Chosen};
 use crate::obtain::{explain, running};
 use crate::options::Keep;
@@ -78,11 +79,7 @@ fn offer(
 /// A device that was named is printed although it cannot be reserved, but never held.
 fn accept_unreserved(call: &GetgpuCall<'_>, why: &str) -> Result<(), Failure> {
     match call.options.keep {
-        Keep::Hold(_) => {
-            let failure = Failure::new(Kind::NoneFree, format!("not held: {why}"));
-            Err(failure
-                .hint("getgpu --hold without INDEX holds a free device; getgpu --list shows them"))
-        }
+        Keep::Hold(_) => Err(ReserveCause::NotHeld { why }.into()),
         Keep::No => Ok(()),
         Keep::ForProgram => {
             call.diag.warn(&format!("not reserved: {why}"));
@@ -108,20 +105,15 @@ fn of_index<'a>(
     match (order.places.get(index), order.ends_at) {
         (Some(Indexed::Device(device, None)), _) => Ok(device),
         (Some(Indexed::Device(device, Some(outside))), _) => {
-            let why = granted.filter.reason(*outside);
-            let text = format!("device {index}: {}: {why}", device.uuid);
-            Err(Failure::new(Kind::Usage, text).hint("getgpu --list shows which are not excluded"))
+            let (uuid, why) = (&device.uuid, granted.filter.reason(*outside));
+            Err(ReserveCause::IndexOutside { index, uuid, why }.into())
         }
         (Some(Indexed::Silent(silent)), _) => {
-            let text = format!("device {index} does not answer: {silent}");
-            Err(Failure::new(Kind::Nvml, text).hint(HANGS_OR_SICK))
+            Err(ReserveCause::IndexSilent { index, silent }.into())
         }
         (None, Some(silent)) => {
-            let text = format!(
-                "it is not certain which device has index {index}, since it is not known how many GPU {} has, which does not answer: {silent}",
-                silent.gpu
-            );
-            Err(Failure::new(Kind::Nvml, text).hint(HANGS_OR_SICK))
+            let gpu = silent.gpu;
+            Err(ReserveCause::IndexUncertain { index, gpu, silent }.into())
         }
         (None, None) => Err(no_such_index(index, order.places.len(), granted)),
     }
@@ -132,12 +124,18 @@ fn no_such_index(index: usize, devices: usize, granted: &Granted) -> Failure {
         1 => "there is 1 device, 0".to_owned(),
         many => format!("there are {many} devices, 0 to {}", many - 1),
     };
-    let (within, hint) = match granted.filter.grant {
+    let (within, remedy) = match granted.filter.grant {
         Some(_) => (", within CUDA_VISIBLE_DEVICES", granted.grant.without()),
         None => (
             "",
             "getgpu --list; to wait for a free device: getgpu --wait",
         ),
     };
-    Failure::new(Kind::Usage, format!("no device {index}: {there}{within}")).hint(hint)
+    ReserveCause::NoIndex {
+        index,
+        there,
+        within,
+        remedy,
+    }
+    .into()
 }

@@ -32,6 +32,7 @@ use hand_out::{Owner, hand_out};
 use tag::Tagged;
 
 use crate::call::{GetgpuCall, node};
+use crate::causes::ReserveCause;
 use crate::options::{GetgpuOptions, Keep};
 
 /// How long a grant that is taken is read again, and how often.
@@ -106,12 +107,9 @@ pub fn print_tagged(call: &GetgpuCall<'_>, name: &str) -> Result<(), Failure> {
 /// that can be waited for.
 fn held(call: &GetgpuCall<'_>, caller: &LazyCell<Process>) -> Result<Option<Process>, Failure> {
     match call.options.keep {
-        Keep::Hold(Some(0)) if !namespaces::is_host_root() => {
-            let text = "--hold=0: only root may hold a device without end";
-            Err(Failure::new(Kind::Usage, text).hint("getgpu --hold"))
-        }
+        Keep::Hold(Some(0)) if !namespaces::is_host_root() => Err(ReserveCause::Endless.into()),
         Keep::Hold(Some(pid)) if pid > 0 => caller::to_hold(pid).map(Some),
-        Keep::Hold(None) if caller::is_adopter(caller) => Err(caller::adopted()),
+        Keep::Hold(None) if caller::is_adopter(caller) => Err(ReserveCause::CallerExited.into()),
         Keep::Hold(None) if !caller.seen() => Err(caller::unseen()),
         _ => Ok(None),
     }

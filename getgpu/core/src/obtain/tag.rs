@@ -9,9 +9,10 @@ use getgpu_linux::{ChildUser, CommandLines, procfs::namespaces};
 use getgpu_lock::{
     HolderArgs, HolderProcess, LockFile, OfdLock, Role, Tag, layout, ownership_proof, user_locks,
 };
-use getgpu_model::{Failure, Kind, Uuid};
+use getgpu_model::{Failure, Uuid};
 use getgpu_queue::Name;
 
+use crate::causes::{GetgpuUsage, ReserveCause};
 use crate::options::{Action, GetgpuOptions};
 
 /// What processes of the job's user cost a prolog at most before it reserves a part, beside what they
@@ -97,12 +98,8 @@ impl Name for Tagged<'_> {
         if self.is_same(tag, &holder.args) {
             return Ok(Some(Box::new(holder)));
         }
-        let text = format!(
-            "--tag {name}: in use for {}: the tag already belongs to a different request",
-            Uuid::join(&holder.args.devices)
-        );
-        let hint = format!("getgpu --release {name} gives it up");
-        Err(Failure::new(Kind::Usage, text).hint(hint))
+        let devices = Uuid::join(&holder.args.devices);
+        Err(ReserveCause::TagTaken { name, devices }.into())
     }
 
     fn enter(&mut self) -> Result<Option<Self::Same>, Failure> {
@@ -122,12 +119,7 @@ impl Name for Tagged<'_> {
                 self.is_strangers = true;
                 None
             }
-            user_locks::Entered::Late => {
-                let text = format!(
-                    "--tag {name}: another call with this tag has been choosing for a minute"
-                );
-                return Err(Failure::new(Kind::NoneFree, text));
-            }
+            user_locks::Entered::Late => return Err(ReserveCause::TagBusy { name }.into()),
         };
         self.find()
     }
@@ -160,9 +152,7 @@ pub fn find(lock_file: &LockFile, name: &str, role: Role) -> Result<Vec<HolderPr
     let uids = (!uid.is_root()).then_some(uid.as_raw());
     let holders = under(lock_file, uids, name, role);
     if holders.is_empty() {
-        let text = format!("--tag {name}: nothing is reserved under it");
-        let hint = format!("getgpu --hold --tag {name} reserves a device under it");
-        return Err(Failure::new(Kind::NoneFree, text).hint(hint));
+        return Err(ReserveCause::TagUnused { name }.into());
     }
     Ok(holders)
 }
@@ -176,8 +166,7 @@ pub fn user(options: &GetgpuOptions) -> Result<Option<ChildUser>, Failure> {
         return Ok(None);
     };
     if !own.is_root() {
-        let text = format!("--uid {uid}: only root may reserve for another user");
-        return Err(Failure::new(Kind::Usage, text));
+        return Err(GetgpuUsage::NotForOthers { uid }.into());
     }
     let gid = options.gid.unwrap_or_else(|| {
         let known = nix::unistd::User::from_uid(nix::unistd::Uid::from_raw(uid)).ok();

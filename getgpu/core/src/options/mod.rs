@@ -12,7 +12,7 @@ use std::time::Duration;
 use getgpu_choose::GrantUse;
 use getgpu_cli::Overrides;
 use getgpu_lock::Role;
-use getgpu_model::{Failure, Gauge, Kind, Verbosity};
+use getgpu_model::{Gauge, Verbosity};
 
 pub use parse::parse;
 pub use table::{Color, Format, Hook, ReportBy};
@@ -109,11 +109,6 @@ pub struct GetgpuOptions {
     pub color: Color,
     /// `-v`, `-q`
     pub level: Verbosity,
-}
-
-/// The failure of a call that is typed wrongly.
-fn usage(message: String) -> Failure {
-    Failure::new(Kind::Usage, message).hint("getgpu --help")
 }
 
 #[cfg(test)]

@@ -3,6 +3,7 @@ use std::ffi::OsString;
 use getgpu_model::Failure;
 
 use super::*;
+use getgpu_model::Kind;
 
 fn parse(words: &str) -> Result<GetgpuOptions, Failure> {
     super::parse(words.split_whitespace().map(OsString::from))

@@ -15,7 +15,8 @@ use getgpu_model::{Failure, reason};
 use nix::unistd::User;
 
 use super::table::{Format, GUIDE, GetgpuArguments, Looking, command, exclusion};
-use super::{Action, GetgpuOptions, Keep, Only, meant, usage};
+use super::{Action, GetgpuOptions, Keep, Only, meant};
+use crate::causes::{GetgpuMisuse, GetgpuUsage};
 
 /// Settings whose options choose, share or wait, which INDEX excludes; the type decides
 /// what is counted.
@@ -60,7 +61,7 @@ fn typed(words: &[OsString]) -> Result<GetgpuArguments, Failure> {
     let matches = matches.map_err(|error| flags::usage_failure("getgpu", &error))?;
     if let Some(both) = exclusion(&matches).filter(|_| text(&matches).is_none()) {
         let [one, other] = both.map(shown);
-        return Err(usage(format!("{one} and {other} exclude each other")));
+        return Err(flags::exclusive("getgpu", &one, &other));
     }
     let typed = GetgpuArguments::from_arg_matches(&matches);
     typed.map_err(|error| flags::usage_failure("getgpu", &error))
@@ -88,8 +89,8 @@ fn shown(id: &str) -> String {
 fn check(typed: GetgpuArguments) -> Result<GetgpuOptions, Failure> {
     let choices = Overrides::of(typed.choosing.said(), "getgpu")?;
     let mut action = action(&typed, &choices)?;
-    if let Some(why) = contradiction(&typed) {
-        return Err(usage(why.into()));
+    if let Some(what) = contradiction(&typed) {
+        return Err(GetgpuUsage::Contradiction { what }.into());
     }
     let keeping = typed.keeping;
     let asks = !choices.is_empty() || keeping.reserve_for.is_some() || keeping.uid.is_some();
@@ -125,7 +126,8 @@ fn check(typed: GetgpuArguments) -> Result<GetgpuOptions, Failure> {
 }
 
 /// What contradicts each other beyond what the table says.
-fn contradiction(typed: &GetgpuArguments) -> Option<&'static str> {
+fn contradiction(typed: &GetgpuArguments) -> Option<GetgpuMisuse> {
+    use GetgpuMisuse as Misuse;
     let looking = &typed.looking;
     let lists = looking.list || looking.watch.is_some();
     let draws = matches!(looking.format, None | Some(Format::Table | Format::Csv));
@@ -134,19 +136,19 @@ fn contradiction(typed: &GetgpuArguments) -> Option<&'static str> {
     let endless = typed.keeping.hold == Some(Some(0));
     #[rustfmt::skip]
     let wrong = [
-        (looking.json && !(looking.list || looking.check || looking.queue || looking.report.is_some()), "--json goes with --list, --queue, --report or --check"),
-        (looking.since.is_some() && looking.report.is_none(), "--since goes with --report"),
-        (!looking.from.is_empty() && !looking.list, "--from goes with --list"),
-        (looking.free && !lists, "--free goes with --list or --watch"),
-        (looking.mine && !lists, "--mine goes with --list or --watch"),
-        (looking.user.is_some() && !lists, "--user goes with --list or --watch"),
-        (!looking.columns.is_empty() && !lists, "--columns goes with --list or --watch"),
-        (!looking.columns.is_empty() && (looking.json || !draws), "--columns goes with a table or CSV"),
-        (by_index && matches!(kind, Some("mig" | "any")), "--format index works for whole GPUs only: MIG devices have no CUDA index"),
-        (typed.choosing.share.as_deref() == Some("auto"), "--share auto: divides a grant among ranks, which cudawrap does"),
-        (endless && typed.keeping.reserve_for.is_some(), "--for has no meaning with --hold=0, which holds until the device is released"),
+        (looking.json && !(looking.list || looking.check || looking.queue || looking.report.is_some()), Misuse::JsonAlone),
+        (looking.since.is_some() && looking.report.is_none(), Misuse::SinceAlone),
+        (!looking.from.is_empty() && !looking.list, Misuse::FromAlone),
+        (looking.free && !lists, Misuse::FreeAlone),
+        (looking.mine && !lists, Misuse::MineAlone),
+        (looking.user.is_some() && !lists, Misuse::UserAlone),
+        (!looking.columns.is_empty() && !lists, Misuse::ColumnsAlone),
+        (!looking.columns.is_empty() && (looking.json || !draws), Misuse::ColumnsOfJson),
+        (by_index && matches!(kind, Some("mig" | "any")), Misuse::IndexOfMig),
+        (typed.choosing.share.as_deref() == Some("auto"), Misuse::ShareOfRanks),
+        (endless && typed.keeping.reserve_for.is_some(), Misuse::EndlessForProgram),
     ];
-    wrong.iter().find(|(is, _)| *is).map(|(_, why)| *why)
+    wrong.iter().find(|(is, _)| *is).map(|(_, what)| *what)
 }
 
 /// How a device, or with `--list` all of them, are printed.
@@ -163,12 +165,11 @@ fn format(looking: &Looking) -> Result<Format, Failure> {
     if looking.list == of_list {
         return Ok(format);
     }
-    let name = format!("{format:?}").to_lowercase();
-    Err(usage(if looking.list {
-        format!("--format {name}: a list is table, json, csv or prometheus")
-    } else {
-        format!("--format {name} goes with --list")
-    }))
+    let name = &format!("{format:?}").to_lowercase();
+    Err(match looking.list {
+        true => GetgpuUsage::NoFormatOfList { name }.into(),
+        false => GetgpuUsage::FormatOfList { name }.into(),
+    })
 }
 
 /// What is to be done: the one action that was asked for, else printing a device.
@@ -219,27 +220,19 @@ fn index(words: &[String], choices: &Overrides) -> Result<Option<usize>, Failure
         return Ok(None);
     };
     let Ok(index) = first.parse() else {
-        let failure = usage(format!(
-            "`{first}` is not an index: 0, 1, ... as getgpu --list shows them"
-        ));
-        return Err(match meant::hint(words) {
-            Some(hint) => failure.hint(hint),
-            None => failure,
-        });
+        let remedy = meant::hint(words);
+        let remedy = remedy.as_deref().unwrap_or("getgpu --help");
+        return Err(GetgpuUsage::NotIndex { first, remedy }.into());
     };
     if let Some(second) = words.get(1) {
-        let text = format!("{first} and {second}: one INDEX at a time");
-        return Err(usage(text));
+        return Err(GetgpuUsage::ManyIndices { first, second }.into());
     }
     let Some(other) = choices.first_of(&WITHOUT_INDEX) else {
         return Ok(Some(index));
     };
-    let failure = usage(format!("INDEX {index} and {other} exclude each other"));
-    Err(if other == "--wait" {
-        let hint = format!("to wait at most {index} s for any device: getgpu --wait={index}");
-        failure.hint(hint)
-    } else {
-        failure
+    Err(match other {
+        "--wait" => GetgpuUsage::IndexAndWait { index }.into(),
+        other => GetgpuUsage::IndexAndChoice { index, other }.into(),
     })
 }
 
@@ -256,12 +249,14 @@ fn user(typed: &str) -> Result<Only, Failure> {
     if let Ok(uid) = typed.parse() {
         return Ok(of_user(uid));
     }
-    let why = match User::from_name(typed) {
-        Ok(Some(user)) => return Ok(of_user(user.uid.as_raw())),
-        Ok(None) => "no user of this node is called so".to_owned(),
-        Err(errno) => reason(&errno.into()),
-    };
-    Err(usage(format!("--user {typed}: {why}")))
+    match User::from_name(typed) {
+        Ok(Some(user)) => Ok(of_user(user.uid.as_raw())),
+        Ok(None) => Err(GetgpuUsage::NoSuchUser { typed }.into()),
+        Err(errno) => {
+            let why = reason(&errno.into());
+            Err(GetgpuUsage::UnknownUser { typed, why }.into())
+        }
+    }
 }
 
 fn of_user(uid: u32) -> Only {

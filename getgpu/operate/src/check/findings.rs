@@ -2,11 +2,13 @@
 //! remedy where it is not; for people a line each, or as JSON.
 
 use getgpu_model::{
-    Failure, Kind,
+    Failure,
     diag::{json, printable, show},
     quantity::counted,
 };
 use serde::Serialize;
+
+use crate::causes::OperateCause;
 
 /// One of them; the names are those of the JSON.
 #[derive(Debug, Serialize)]
@@ -68,10 +70,10 @@ impl Findings {
         })?;
         match self.problems().count() {
             0 => Ok(()),
-            wrong => Err(Failure::new(
-                Kind::NoneFree,
-                format!("--check: {}", counted(wrong, "problem")),
-            )),
+            wrong => {
+                let problems = counted(wrong, "problem");
+                Err(OperateCause::ProblemsFound { problems }.into())
+            }
         }
     }
 

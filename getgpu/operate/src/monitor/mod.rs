@@ -20,9 +20,10 @@ use std::time::{Duration, Instant};
 use getgpu_choose::{Asked, GrantUse, LockWarning, find_lock_file};
 use getgpu_linux::procfs::namespaces;
 use getgpu_lock::{LockFile, OfdLock};
-use getgpu_model::{Detail, Diag, Failure, Inventory, Kind, Uuid, reason};
+use getgpu_model::{Detail, Diag, Failure, Inventory, Uuid, reason};
 use getgpu_settings::{Environment, Loaded, Log};
 
+use crate::causes::OperateCause;
 use crate::prometheus;
 use getgpu_core::call::node;
 use getgpu_core::list;
@@ -42,12 +43,10 @@ const RELIST: Duration = Duration::from_secs(60);
 /// Not root, not on the host, another one runs already, no lock, or settings that are wrong at the start.
 pub fn run(environment: &Environment, metrics: Option<&Path>, diag: &Diag) -> Result<(), Failure> {
     if !namespaces::is_host_root() {
-        let text = "--monitor: only root sees what all users hold";
-        return Err(Failure::new(Kind::Usage, text));
+        return Err(OperateCause::MonitorOfUser.into());
     }
     if !namespaces::host_pids() {
-        let text = "--monitor: not in a pid namespace of its own, from which it sees no other process: start it on the host";
-        return Err(Failure::new(Kind::Usage, text));
+        return Err(OperateCause::MonitorInContainer.into());
     }
     let loaded = Loaded::read(environment, None)?.strict()?;
     let lock_file = find_lock_file(&loaded.settings, environment, diag, LockWarning::Print)?;
@@ -92,19 +91,18 @@ pub fn runs(lock_file: &LockFile) -> Option<bool> {
 
 /// Keeps a second monitor of this lock away, whose lines would all come twice.
 fn only_one(lock_file: &LockFile) -> Result<OfdLock, Failure> {
-    let path = file_of(lock_file);
     let unusable = |error: io::Error| {
-        let text = format!("--monitor: {}: {}", path.display(), reason(&error));
-        Failure::new(Kind::LockPlace, text)
+        let (lock, why) = (lock_file.path.with_extension(""), reason(&error));
+        let lock = lock.display();
+        Failure::from(OperateCause::MonitorUnlocked { lock, why })
     };
     let mut options = File::options();
     options.write(true).create(true).truncate(false).mode(0o600);
-    let lock = OfdLock::new(options.open(&path).map_err(unusable)?.into());
+    let lock = OfdLock::new(options.open(file_of(lock_file)).map_err(unusable)?.into());
     if lock.try_write(WHOLE)? {
         return Ok(lock);
     }
-    let text = "--monitor: another one runs already";
-    Err(Failure::new(Kind::Refused, text))
+    Err(OperateCause::MonitorRuns.into())
 }
 
 /// The file that a monitor of this lock keeps locked. Only root can open it, so no other
@@ -118,11 +116,6 @@ fn report(done: Result<(), Failure>, diag: &Diag) {
     if let Err(failure) = done {
         diag.error(&failure);
     }
-}
-
-fn told_failure(why: &str) -> Failure {
-    let text = format!("--monitor: what it tells: {why}");
-    Failure::new(Kind::LockPlace, text)
 }
 
 struct Monitor {
@@ -222,9 +215,14 @@ impl Monitor {
         self.told = self.watched();
         let text = serde_json::to_string(&self.told).unwrap_or_default();
         let file = metrics_file::replace(&watched::file_of(&self.lock_file), &text);
-        let lock = OfdLock::new(file.map_err(|error| told_failure(&reason(&error)))?.into());
+        let file = file.map_err(|error| {
+            let why = &reason(&error);
+            Failure::from(OperateCause::MonitorUntold { why })
+        })?;
+        let lock = OfdLock::new(file.into());
         if !lock.try_write(WHOLE)? {
-            return Err(told_failure("another process has locked it"));
+            let why = "another process has locked it";
+            return Err(OperateCause::MonitorUntold { why }.into());
         }
         self.telling = Some(lock);
         Ok(())
@@ -237,8 +235,8 @@ impl Monitor {
         let (listing, _) = list::gather(&mut node, asked, &self.lock_file, &[])?;
         let replaced = metrics_file::replace(path, &prometheus::text(&listing));
         replaced.map(drop).map_err(|error| {
-            let text = format!("--monitor: {}: {}", path.display(), reason(&error));
-            Failure::new(Kind::Usage, text)
+            let (metrics, why) = (path.display(), reason(&error));
+            OperateCause::MetricsUnwritten { metrics, why }.into()
         })
     }
 }

@@ -7,7 +7,9 @@ mod tally;
 use std::io::{IsTerminal, Read};
 use std::process::{Command, Stdio};
 
-use getgpu_model::{Failure, Kind, diag::show, reason};
+use getgpu_model::{Failure, diag::show, reason};
+
+use crate::causes::OperateCause;
 
 use getgpu_core::options::ReportBy;
 
@@ -22,16 +24,15 @@ pub fn run(by: ReportBy, since: Option<&str>, json: bool) -> Result<(), Failure>
     } else {
         let mut bytes = Vec::new();
         let read = std::io::stdin().read_to_end(&mut bytes);
-        read.map_err(|error| failure("standard input", &reason(&error)))?;
+        read.map_err(|error| {
+            let why = reason(&error);
+            OperateCause::InputUnread { why }
+        })?;
         String::from_utf8_lossy(&bytes).into_owned()
     };
     let events: Vec<lines::Event> = text.lines().filter_map(lines::Event::parse).collect();
     if events.is_empty() {
-        return Err(Failure::new(
-            Kind::NoneFree,
-            "no line of getgpu's or cudawrap's to report",
-        )
-        .hint("the site's setting log = \"syslog\" has them written; journalctl may need root"));
+        return Err(OperateCause::NothingLogged.into());
     }
     let tally = tally::Tally::of(by, &events);
     show(&if json { tally.json() } else { tally.table() })
@@ -52,21 +53,14 @@ fn of_journal(since: Option<&str>) -> Result<String, Failure> {
     if let Some(since) = since {
         journal.arg(format!("--since={since}"));
     }
-    let said = journal
-        .stdin(Stdio::null())
-        .output()
-        .map_err(|error| failure("journalctl", &reason(&error)))?;
+    let said = journal.stdin(Stdio::null()).output().map_err(|error| {
+        let why = reason(&error);
+        OperateCause::JournalUnread { why }
+    })?;
     if !said.status.success() {
         let why = String::from_utf8_lossy(&said.stderr);
-        return Err(failure(
-            "journalctl",
-            why.lines().next().unwrap_or("failed"),
-        ));
+        let why = why.lines().next().unwrap_or("failed").to_owned();
+        return Err(OperateCause::JournalUnread { why }.into());
     }
     Ok(String::from_utf8_lossy(&said.stdout).into_owned())
-}
-
-fn failure(from: &str, why: &str) -> Failure {
-    Failure::new(Kind::NoneFree, format!("{from}: cannot be read: {why}"))
-        .hint("give the lines on standard input: ... | getgpu --report")
 }

@@ -9,9 +9,10 @@ use getgpu_linux::CommandLines;
 use getgpu_linux::procfs::run_time::Stopwatch;
 use getgpu_lock::ownership_proof::{self, HolderSearch};
 use getgpu_lock::{HolderArgs, HolderProcess};
-use getgpu_model::{Failure, Kind, quantity};
+use getgpu_model::{Failure, quantity};
 
 use super::{Context, DIAG};
+use crate::causes::SlurmCause;
 use getgpu_core::release;
 
 /// What processes of users cost a hook at most; a prolog that reserves, 400 ms more
@@ -69,11 +70,8 @@ fn searched(
         let read = left.saturating_sub(patience.left());
         patience.spend(began.elapsed().saturating_sub(read));
         if search == SearchEffort::Once || patience.is_used_up() {
-            let unread = quantity::counted(found.unread, "reservation");
-            return Err(Failure::new(
-                Kind::LockPlace,
-                format!("{unread} could not be read in time, and one may be the job's"),
-            ));
+            let reservations = quantity::counted(found.unread, "reservation");
+            return Err(SlurmCause::PartUnread { reservations }.into());
         }
     }
 }

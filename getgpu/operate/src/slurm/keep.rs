@@ -10,6 +10,7 @@ use getgpu_settings::{Environment, SlurmTaken};
 use super::task_prolog::{Denied, SlurmTask, show};
 use super::tell::{self, Who};
 use super::{Context, part, variable};
+use crate::causes::SlurmCause;
 use getgpu_core::call::node;
 use getgpu_core::options::Format;
 
@@ -40,8 +41,8 @@ impl SlurmTask<'_> {
         if failure.kind != Kind::NoneFree
             && let Some(device) = held_by_others(self.context)
         {
-            failure.kind = Kind::NoneFree;
-            failure.message = format!("{device} is in use, and {}", failure.message);
+            let (device, why) = (&device, &failure.message);
+            failure = SlurmCause::InUseBesides { device, why }.into();
         }
         let hides = self.context.loaded.settings.slurm.taken == SlurmTaken::Hide;
         let is_refused = failure.kind == Kind::NoneFree && hides;

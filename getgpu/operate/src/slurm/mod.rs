@@ -52,10 +52,7 @@ pub fn check_options(words: &[String]) -> Result<(), Failure> {
     let own = prolog::own_words(Duration::ZERO, "1/2", "4711", "0");
     part::choosing(words, &own)
         .map(drop)
-        .map_err(|mut failure| {
-            failure.message = format!("slurm.options: {}", failure.message);
-            failure
-        })
+        .map_err(|failure| failure.about("slurm.options"))
 }
 
 /// Whether the setting `slurm.options` leaves a device of this node to a job.
@@ -76,10 +73,9 @@ pub fn check_choice(loaded: &Loaded, inventory: &Inventory) -> Result<(), Failur
     let asked = Asked::listed(&loaded.settings, &environment, GrantUse::Ignore)?;
     pool::candidates(asked.filter(), inventory, asked.count())
         .map(drop)
-        .map_err(|mut failure| {
+        .map_err(|failure| {
             let words = loaded.settings.slurm.options.join(" ");
-            failure.message = format!("slurm.options: `{words}`: {}", failure.message);
-            failure
+            failure.about(format_args!("slurm.options: `{words}`"))
         })
 }
 

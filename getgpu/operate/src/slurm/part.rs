@@ -7,6 +7,7 @@ use getgpu_model::{Failure, Kind};
 use getgpu_settings::{Environment, Loaded};
 
 use super::{Context, DIAG};
+use crate::causes::SlurmCause;
 use crate::prometheus::text;
 use getgpu_core::carry_out;
 use getgpu_core::options::{self, Action, Format, GetgpuOptions};
@@ -18,12 +19,13 @@ use getgpu_core::options::{self, Action, Format, GetgpuOptions};
 /// They are wrong, or leave the grant, or do something else than choose.
 pub fn choosing(words: &[String], own: &[String]) -> Result<GetgpuOptions, Failure> {
     let typed = quietly(words.iter())?;
-    let why = match typed.action {
-        Action::Print(_) if typed.grant_use == GrantUse::Ignore => "a job stays within its grant",
-        Action::Print(_) => return quietly(words.iter().chain(own)),
-        _ => "with these options getgpu chooses no device",
-    };
-    Err(Failure::new(Kind::Usage, why))
+    match typed.action {
+        Action::Print(_) if typed.grant_use == GrantUse::Ignore => {
+            Err(SlurmCause::LeavesGrant.into())
+        }
+        Action::Print(_) => quietly(words.iter().chain(own)),
+        _ => Err(SlurmCause::ChoosesNothing.into()),
+    }
 }
 
 /// Whether words of a job say how many devices it wants, how much of each, or which one.

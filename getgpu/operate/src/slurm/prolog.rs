@@ -7,13 +7,15 @@ use std::time::Duration;
 
 use getgpu_linux::{Stat, procfs, sys};
 use getgpu_lock::{HolderArgs, Role, ownership_proof};
-use getgpu_model::{Failure, Job, Kind};
+use getgpu_model::{Failure, Job};
 
 use super::job_part::{self, SearchEffort};
 use super::locked_file::IfLocked;
 use super::mark::{self, JobMark};
 use super::{Context, ended, job_number, memory_limit, part, tag, tell, variable};
 use getgpu_core::options::Format;
+
+use crate::causes::SlurmCause;
 
 /// Runs it; none: the status is 0.
 pub fn run(context: &Context) -> Option<i32> {
@@ -79,7 +81,7 @@ fn log(job: &str, text: &str) {
 
 fn chosen(context: &Context, job: &str, share: &str) -> Result<(), Failure> {
     if context.wrong.is_some() {
-        return Err(Failure::new(Kind::Usage, "the settings are wrong"));
+        return Err(SlurmCause::SettingsWrong.into());
     }
     let uid = variable("SLURM_JOB_UID").unwrap_or_default();
     let settings = &context.loaded.settings.slurm;

@@ -12,6 +12,7 @@ use super::task::{self, Division};
 use super::tell::{self, Who};
 use super::wish::Wish;
 use super::{Context, job_number, mark, part, tag, task_epilog, task_process, variable};
+use crate::causes::SlurmCause;
 use getgpu_core::options::Format;
 
 /// What hides all GPUs.
@@ -53,8 +54,8 @@ impl Denied {
         Self { who, failure }
     }
 
-    fn because(kind: Kind, why: String) -> Self {
-        Self::new(Who::First, Failure::new(kind, why))
+    fn because(cause: SlurmCause<'_>) -> Self {
+        Self::new(Who::First, cause.into())
     }
 }
 
@@ -102,8 +103,7 @@ impl SlurmTask<'_> {
     /// vain; whether there was anything to print.
     fn use_part(&self) -> Result<bool, Denied> {
         if let Some((job, why)) = &self.marked {
-            let why = format!("job {job} asked for a part of a GPU: {why}");
-            return Err(Denied::because(Kind::NoneFree, why));
+            return Err(Denied::because(SlurmCause::PartMarked { job, why }));
         }
         let none_given = self.context.loaded.settings.slurm.shares.is_empty();
         if !none_given || self.promised.is_some() {
@@ -120,16 +120,10 @@ impl SlurmTask<'_> {
         match &self.promised {
             Some(part) => {
                 let job = &self.jobs[0];
-                let mut why = format!(
-                    "job {job}: {part} was promised, and no prolog has reserved it on this node"
-                );
-                if variable("SLURM_RESTART_COUNT").is_some() {
-                    // slurmd takes it for a job that it knows.
-                    why += &format!(
-                        "; Slurm has started the job again without its prolog: scontrol requeue {job} starts it once more"
-                    );
-                }
-                Err(Denied::because(Kind::NoneFree, why))
+                Err(Denied::because(match variable("SLURM_RESTART_COUNT") {
+                    Some(_) => SlurmCause::PartNotReservedAgain { job, part },
+                    None => SlurmCause::PartNotReserved { job, part },
+                }))
             }
             None => Ok(false),
         }
@@ -213,12 +207,11 @@ impl SlurmTask<'_> {
 }
 
 /// A failure of the words in GETGPU_SLURM says so.
-fn of_job(mut failure: Failure, options: &[String]) -> Failure {
-    if failure.kind == Kind::Usage && !options.is_empty() {
-        let options = options.join(" ");
-        failure.message = format!("GETGPU_SLURM={options}: {}", failure.message);
+fn of_job(failure: Failure, options: &[String]) -> Failure {
+    if failure.kind != Kind::Usage || options.is_empty() {
+        return failure;
     }
-    failure
+    failure.about(format_args!("GETGPU_SLURM={}", options.join(" ")))
 }
 
 fn injection(library: &Path) -> String {

@@ -1,10 +1,11 @@
 //! Who wants a task to have a device: its site, by the settings, or its job, by
 //! GETGPU_SLURM.
 
-use getgpu_model::{Failure, Kind};
+use getgpu_model::Failure;
 use getgpu_settings::{SlurmSettings, SlurmTasks};
 
 use super::variable;
+use crate::causes::SlurmCause;
 
 /// Who wants the task to have a device.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -37,11 +38,7 @@ impl Wish {
             "yes" => Ok(Self::Job(Vec::new())),
             "" => Ok(if by_site { Self::Site } else { Self::Nobody }),
             _ if !settings.job_options => {
-                let why = "only yes and no are allowed here (job_options)";
-                Err(Failure::new(
-                    Kind::Usage,
-                    format!("GETGPU_SLURM={asked}: {why}"),
-                ))
+                Err(SlurmCause::OptionsNotAllowed { asked: &asked }.into())
             }
             _ => {
                 let options = asked.split_whitespace().map(str::to_owned);

@@ -84,8 +84,8 @@ fn little_memory_for_addresses() {
     if skip::lacks(&[Need::Tool("prlimit")]) {
         return;
     }
-    // Below 12 MiB the loader of a debug build gives up: the next test.
-    for megabytes in [12, 16, 24, 32, 48] {
+    // Below 13 MiB the kernel or the loader gives a debug build up: the next test.
+    for megabytes in [16, 24, 32, 48] {
         limited(&format!("prlimit --as={}", megabytes << 20), false);
     }
     limited(&format!("prlimit --as={}", 64 << 20), true);
