@@ -23,6 +23,8 @@ causes! {
             "standard input: cannot be read: {why}", "give the lines on standard input: ... | getgpu --report";
         JournalUnread { why: String } => NoneFree:
             "journalctl: cannot be read: {why}", "give the lines on standard input: ... | getgpu --report";
+        NoCgroup => CannotRun: "no cgroup v2 is mounted";
+        MigUnlimited => CannotRun: "the driver limits the memory of whole GPUs only";
     }
 
     /// Why a job or a task of Slurm has no device.
@@ -40,6 +42,11 @@ causes! {
             "job {job}: {part} was promised, and no prolog has reserved it on this node; Slurm has started the job again without its prolog: scontrol requeue {job} starts it once more";
         PartUnread { reservations: String } => LockPlace:
             "{reservations} could not be read in time, and one may be the job's";
+        MemoryUntold => CannotRun: "the GPU does not tell its memory";
+        OutsideCgroup => CannotRun:
+            "the prolog does not run in the job's cgroup (PrologFlags=RunInJob, cgroup v2)";
+        PartUnknown => CannotRun: "its reservation cannot be read";
+        NotLimited { why: String } => CannotRun: "{why}";
         InUseBesides { device: &'a Uuid, why: &'a str } => NoneFree: "{device} is in use, and {why}";
     }
 }

@@ -2,10 +2,11 @@
 
 use getgpu_core::call::node;
 use getgpu_linux::procfs::cgroup;
-use getgpu_model::{Failure, Inventory, refused};
+use getgpu_model::{Failure, Inventory};
 use getgpu_settings::{EnforceMemory, Settings};
 
 use super::findings::Findings;
+use crate::causes::OperateCause;
 
 /// Looks, where it is set.
 pub fn check(settings: &Settings, inventory: &Inventory, findings: &mut Findings) {
@@ -26,14 +27,14 @@ pub fn check(settings: &Settings, inventory: &Inventory, findings: &mut Findings
 }
 
 fn limitable(settings: &Settings, inventory: &Inventory) -> Result<String, Failure> {
-    let top = cgroup::top().ok_or_else(|| refused("no cgroup v2 is mounted"))?;
+    let top = cgroup::top().ok_or(OperateCause::NoCgroup)?;
     let whole: Vec<_> = inventory
         .devices
         .iter()
         .filter(|device| device.slot.is_none())
         .collect();
     if whole.is_empty() {
-        return Err(refused("the driver limits the memory of whole GPUs only"));
+        return Err(OperateCause::MigUnlimited.into());
     }
     node(settings).ask(|node| {
         for gpu in &whole {

@@ -7,11 +7,12 @@ use std::path::{Path, PathBuf};
 use getgpu_core::call::node;
 use getgpu_linux::procfs::cgroup;
 use getgpu_lock::{HolderArgs, ownership_proof};
-use getgpu_model::{Detail, Failure, Kind, Share, Uuid};
+use getgpu_model::{Detail, Failure, Share, Uuid};
 use getgpu_settings::EnforceMemory;
 
 use super::job_part::{self, SearchEffort};
 use super::{Context, job_user, tell};
+use crate::causes::{OperateCause, SlurmCause};
 
 /// Limits what the job's programs can have of the memory of the GPU that its part is of.
 ///
@@ -28,8 +29,8 @@ pub fn enforce(context: &Context, job: &str, share: &str) -> Result<(), Failure>
     };
     if enforce == EnforceMemory::Always {
         job_part::give_up(context, job, job_user(), SearchEffort::Patient)?;
-        let kind = Kind::CannotRun;
-        return Err(Failure { kind, ..failure });
+        let why = failure.message;
+        return Err(SlurmCause::NotLimited { why }.into());
     }
     let text = format!("job {job}: its part is counted only: {}", failure.message);
     tell::log("prolog", &text);
@@ -38,12 +39,14 @@ pub fn enforce(context: &Context, job: &str, share: &str) -> Result<(), Failure>
 
 fn limit(context: &Context, job: &str, share: &str) -> Result<(), Failure> {
     let cgroup = own_cgroup()?;
-    let share: Share = share.parse().map_err(cannot)?;
+    let share: Share = share
+        .parse()
+        .map_err(|why| SlurmCause::NotLimited { why })?;
     let devices = devices_of(context, job)?;
     node(&context.loaded.settings).ask(|node| {
         for device in &devices {
             if device.is_mig() {
-                return Err(cannot("the driver limits the memory of whole GPUs only"));
+                return Err(OperateCause::MigUnlimited.into());
             }
             let nvml = node.nvml()?;
             // A process in the cgroup sees the limit as the whole.
@@ -51,7 +54,7 @@ fn limit(context: &Context, job: &str, share: &str) -> Result<(), Failure> {
                 continue;
             }
             let memory = nvml.usage_by_uuid(device, Detail::Full)?.memory;
-            let memory = memory.ok_or_else(|| cannot("the GPU does not tell its memory"))?;
+            let memory = memory.ok_or(SlurmCause::MemoryUntold)?;
             nvml.limit_memory(device, cgroup.clone(), share.memory(memory.total))??;
         }
         Ok(())
@@ -63,9 +66,8 @@ fn limit(context: &Context, job: &str, share: &str) -> Result<(), Failure> {
 fn own_cgroup() -> Result<PathBuf, Failure> {
     let step = cgroup::of_slurm_step(std::process::id().cast_signed());
     let job = step.as_deref().and_then(Path::parent);
-    job.map(Path::to_owned).ok_or_else(|| {
-        cannot("the prolog does not run in the job's cgroup (PrologFlags=RunInJob, cgroup v2)")
-    })
+    let job = job.map(Path::to_owned);
+    job.ok_or_else(|| SlurmCause::OutsideCgroup.into())
 }
 
 fn devices_of(context: &Context, job: &str) -> Result<Vec<Uuid>, Failure> {
@@ -77,11 +79,7 @@ fn devices_of(context: &Context, job: &str) -> Result<Vec<Uuid>, Failure> {
         .flat_map(|holder| holder.args.devices)
         .collect();
     if devices.is_empty() {
-        return Err(cannot("its reservation cannot be read"));
+        return Err(SlurmCause::PartUnknown.into());
     }
     Ok(devices)
-}
-
-fn cannot(why: impl Into<String>) -> Failure {
-    Failure::new(Kind::CannotRun, why)
 }
