@@ -3,7 +3,13 @@
 
 use getgpu_model::causes;
 
-use crate::nvml_client::HANGS;
+/// What a driver that does not answer calls for.
+pub const HANGS: &str =
+    "the NVIDIA driver hangs on this node; setting `nvml_timeout` allows more time";
+
+/// What a GPU that does not answer calls for.
+pub const HANGS_OR_SICK: &str =
+    "getgpu --list shows the GPUs that do not answer; nvidia-smi -q -i GPU and dmesg say more";
 
 causes! {
     /// Why NVML, or one GPU, gives no answer.

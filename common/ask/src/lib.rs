@@ -11,7 +11,8 @@ pub mod mig_tree;
 mod node;
 pub mod nvml_client;
 
+pub use causes::{HANGS, HANGS_OR_SICK};
 pub use node::Node;
 pub use nvml_client::rules::{MEMORY_DECIDES, Rules};
 pub use nvml_client::wire::{NvmlQuestion, NvmlRequest};
-pub use nvml_client::{Allowing, HANGS_OR_SICK, Look, NVML_WORKER_OPTION, Worker};
+pub use nvml_client::{Allowing, Look, NVML_WORKER_OPTION, Worker};

@@ -15,6 +15,7 @@ mod judge;
 mod library;
 mod links;
 mod memory;
+mod memory_limits;
 mod processes;
 mod raw;
 pub mod serve;

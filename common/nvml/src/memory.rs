@@ -1,15 +1,11 @@
 //! The memory of a device: as the present call tells it, or the one of older drivers, or,
 //! for its size alone, the device's attributes. A profile's name is not its size:
-//! `1g.18gb` has 16.00 GiB. And how much of it the driver leaves to a cgroup.
+//! `1g.18gb` has 16.00 GiB.
 
-use std::path::Path;
-
-use getgpu_ask::NvmlQuestion;
 use nvml_wrapper::{Device as Handle, Nvml};
 
 use super::fault::{Fault, ask, with_retries};
 use super::raw;
-use super::session::Session;
 use getgpu_model::Memory;
 
 /// Total and used, in bytes (nvmlDeviceGetMemoryInfo_v2; drivers before 510 have the
@@ -23,30 +19,6 @@ pub(super) fn memory(nvml: &Nvml, handle: &Handle<'_>) -> Result<Memory, Fault> 
         Err(fault) if fault.absent() => with_retries(|| raw::memory_v1(nvml, handle)),
         Err(fault) => Err(fault),
     }
-}
-
-/// Lets the programs in a cgroup have so many bytes of a GPU's memory, and no more
-/// (nvmlDeviceSetMemoryLimits_v1).
-pub(super) fn limit(
-    session: &mut Session<'_>,
-    device: &NvmlQuestion,
-    cgroup: &Path,
-    bytes: u64,
-) -> Result<(), Fault> {
-    let (gpu, slot) = session.place(device)?;
-    let handle = session.handle(gpu, slot)?;
-    raw::limit_memory(session.nvml, &handle, cgroup, bytes)
-}
-
-/// How many they can have; none: there is no limit (nvmlDeviceGetMemoryLimits_v1).
-pub(super) fn limit_of(
-    session: &mut Session<'_>,
-    device: &NvmlQuestion,
-    cgroup: &Path,
-) -> Result<Option<u64>, Fault> {
-    let (gpu, slot) = session.place(device)?;
-    let handle = session.handle(gpu, slot)?;
-    raw::memory_limit(session.nvml, &handle, cgroup)
 }
 
 /// Its size in bytes, also where its use may not be seen (nvmlDeviceGetAttributes_v2, MIG

@@ -13,7 +13,7 @@ use super::causes::{InitRemedy, NvmlCause};
 use super::fault::Fault;
 use super::library;
 use super::session::Session;
-use super::{affinity, gauges, health, links, memory, usage};
+use super::{affinity, gauges, health, links, memory_limits, usage};
 
 /// Serves until `Quit` or the end of the requests.
 pub fn serve(channel: &File) {
@@ -93,9 +93,12 @@ fn answer(channel: &File, session: &mut Session<'_>, rules: &Rules, request: Nvm
             device,
             cgroup,
             bytes,
-        } => tell(channel, memory::limit(session, &device, &cgroup, bytes)),
+        } => tell(
+            channel,
+            memory_limits::limit(session, &device, &cgroup, bytes),
+        ),
         NvmlRequest::MemoryLimit { device, cgroup } => {
-            tell(channel, memory::limit_of(session, &device, &cgroup))
+            tell(channel, memory_limits::limit_of(session, &device, &cgroup))
         }
         NvmlRequest::Quit | NvmlRequest::Open { .. } => false,
     }

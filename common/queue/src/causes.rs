@@ -1,7 +1,7 @@
 //! What can go wrong in a queue, as the user reads it: each row has the status, the line and the
 //! hint of one failure.
 
-use getgpu_ask::{HANGS_OR_SICK, nvml_client::HANGS};
+use getgpu_ask::{HANGS, HANGS_OR_SICK};
 use getgpu_model::causes;
 
 causes! {

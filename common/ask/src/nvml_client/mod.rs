@@ -241,14 +241,6 @@ impl<'a> Client<'a> {
     }
 }
 
-/// What a driver that does not answer calls for.
-pub const HANGS: &str =
-    "the NVIDIA driver hangs on this node; setting `nvml_timeout` allows more time";
-
-/// What a GPU that does not answer calls for.
-pub const HANGS_OR_SICK: &str =
-    "getgpu --list shows the GPUs that do not answer; nvidia-smi -q -i GPU and dmesg say more";
-
 fn seconds(limit: Duration) -> String {
     // Whole milliseconds: a part of a limit may have any number of digits.
     let text = quantity::time_text(Duration::from_millis(limit.as_millis() as u64));
