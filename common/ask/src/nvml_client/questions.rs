@@ -216,7 +216,7 @@ impl Client<'_> {
     }
 
     /// How many bytes of a GPU's memory the programs in a cgroup can have, if that is limited, or why
-    /// NVML does not tell.
+    /// NVML does not tell. A GPU that was listed and hangs at it is left alone, as at any question.
     ///
     /// # Errors
     ///
@@ -224,11 +224,16 @@ impl Client<'_> {
     /// limit.
     pub fn memory_limit(
         &mut self,
-        gpu: &Uuid,
+        gpu: impl Into<NvmlQuestion>,
         cgroup: PathBuf,
     ) -> Result<Result<Option<u64>, Failure>, Failure> {
         let device = gpu.into();
-        self.ask(&NvmlRequest::MemoryLimit { device, cgroup })
+        let place = device.place;
+        let request = NvmlRequest::MemoryLimit { device, cgroup };
+        match place {
+            Some((gpu, _)) => self.ask_gpu(gpu, &request),
+            None => self.ask(&request),
+        }
     }
 
     /// What GPUs do now, in the order of their indices here.
