@@ -43,7 +43,7 @@ pub struct Holder {
     /// Its part of the device; null where not known.
     pub share: Option<f64>,
     /// How much of the GPU's memory the driver lets its job have, in bytes; null where its part is
-    /// counted only.
+    /// counted only, and where the limit cannot be seen.
     pub memory_limit: Option<u64>,
     /// When it started, in Unix seconds.
     pub since: Option<u64>,

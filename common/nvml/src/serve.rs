@@ -85,8 +85,8 @@ fn answer(channel: &File, session: &mut Session<'_>, rules: &Rules, request: Nvm
         }
         NvmlRequest::Persistence { gpu } => tell(channel, Ok(health::persistence(session, gpu))),
         NvmlRequest::Gauge { gpu, gauge } => tell(channel, Ok(gauges::gauge(session, gpu, gauge))),
-        NvmlRequest::Utilization { device } => {
-            tell(channel, Ok(gauges::utilization(session, &device)))
+        NvmlRequest::Utilizations { devices } => {
+            tell(channel, Ok(gauges::utilizations(session, &devices)))
         }
         NvmlRequest::Links { gpu, others } => tell(channel, links::links(session, gpu, &others)),
         NvmlRequest::LimitMemory {

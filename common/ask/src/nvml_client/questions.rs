@@ -173,19 +173,25 @@ impl Client<'_> {
         self.ask(&NvmlRequest::Cpus { device })
     }
 
-    /// How many percent of the time anything computes on a device, if NVML tells it. A MIG device is
-    /// watched for 150 ms, and is what its GPU instance is.
+    /// How many percent of the time anything computes on each of these devices, in their order, if NVML
+    /// tells it. The MIG devices of one GPU that stand together are watched together, for 150 ms, and
+    /// each is what its GPU instance is.
     ///
     /// # Errors
     ///
     /// The process that asks NVML cannot be started, has ended, or has not answered within its
     /// limit.
-    pub fn utilization(&mut self, device: &Device) -> Result<Option<u32>, Failure> {
-        let request = NvmlRequest::Utilization {
-            device: device.into(),
-        };
-        let told = self.ask_gpu(device.gpu, &request)?;
-        Ok(told.unwrap_or_default())
+    pub fn utilizations(&mut self, devices: &[&Device]) -> Result<Vec<Option<u32>>, Failure> {
+        let mut all = Vec::with_capacity(devices.len());
+        for of_gpu in devices.chunk_by(|one, other| one.gpu == other.gpu) {
+            let devices = of_gpu.iter().map(|device| (*device).into()).collect();
+            let request = NvmlRequest::Utilizations { devices };
+            let told: Result<Vec<_>, Failure> = self.ask_gpu(of_gpu[0].gpu, &request)?;
+            let mut told = told.unwrap_or_default();
+            told.resize(of_gpu.len(), None);
+            all.append(&mut told);
+        }
+        Ok(all)
     }
 
     /// Lets the programs in a cgroup have so many bytes of a GPU's memory, and no more, or why that
@@ -210,7 +216,7 @@ impl Client<'_> {
     }
 
     /// How many bytes of a GPU's memory the programs in a cgroup can have, if that is limited, or why
-    /// NVML does not tell.
+    /// NVML does not tell. A GPU that was listed and hangs at it is left alone, as at any question.
     ///
     /// # Errors
     ///
@@ -218,11 +224,16 @@ impl Client<'_> {
     /// limit.
     pub fn memory_limit(
         &mut self,
-        gpu: &Uuid,
+        gpu: impl Into<NvmlQuestion>,
         cgroup: PathBuf,
     ) -> Result<Result<Option<u64>, Failure>, Failure> {
         let device = gpu.into();
-        self.ask(&NvmlRequest::MemoryLimit { device, cgroup })
+        let place = device.place;
+        let request = NvmlRequest::MemoryLimit { device, cgroup };
+        match place {
+            Some((gpu, _)) => self.ask_gpu(gpu, &request),
+            None => self.ask(&request),
+        }
     }
 
     /// What GPUs do now, in the order of their indices here.

@@ -73,10 +73,10 @@ pub enum NvmlRequest {
         /// Which number.
         gauge: Gauge,
     },
-    /// How busy a device is; none: NVML does not tell.
-    Utilization {
-        /// The device.
-        device: NvmlQuestion,
+    /// How busy devices of one GPU are; none: NVML does not tell.
+    Utilizations {
+        /// The devices.
+        devices: Vec<NvmlQuestion>,
     },
     /// How a GPU is connected with each of these.
     Links {

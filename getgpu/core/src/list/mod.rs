@@ -242,7 +242,7 @@ fn collect(node: &mut Node<'_>, asked: Asked, lock_file: &LockFile) -> Result<Li
         });
     }
     tag_leases(&mut rows);
-    memory_limits::add(node, &mut rows)?;
+    memory_limits::add(node, &inventory, &mut rows)?;
     let mut watched = watched::read(lock_file);
     for row in &mut rows {
         let uuid = Uuid::parse(&row.uuid);

@@ -38,7 +38,7 @@ fn limitable(settings: &Settings, inventory: &Inventory) -> Result<String, Failu
     }
     node(settings).ask(|node| {
         for gpu in &whole {
-            node.nvml()?.memory_limit(&gpu.uuid, top.clone())??;
+            node.nvml()?.memory_limit(*gpu, top.clone())??;
         }
         Ok(())
     })?;

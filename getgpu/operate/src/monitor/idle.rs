@@ -6,7 +6,7 @@ use std::time::{Duration, Instant};
 
 use getgpu_ask::Node;
 use getgpu_lock::{LockFile, Role, Until};
-use getgpu_model::{Activity, Detail, Failure, Inventory, Uuid};
+use getgpu_model::{Activity, Detail, Device, Failure, Inventory, Uuid};
 use getgpu_settings::{IdleAction, Settings};
 
 use super::held::{HeldDevice, HeldDevices};
@@ -47,7 +47,14 @@ pub fn check(
         let looks = watched
             .iter()
             .map(|(held, _)| look(node, inventory, held, &leased));
-        looks.collect()
+        let looks: Vec<Option<Vec<&Device>>> = looks.collect::<Result<_, Failure>>()?;
+        // Last, since it takes longest, and a GPU that hangs at it tells nothing more.
+        let mut busy: Vec<&Device> = looks.iter().flatten().flatten().copied().collect();
+        busy.sort_by_key(|device| (device.gpu, device.slot));
+        let told = node.nvml()?.utilizations(&busy)?;
+        let at_rest = busy.iter().zip(told).filter(|(_, told)| *told == Some(0));
+        let at_rest: Vec<&Uuid> = at_rest.map(|(device, _)| &device.uuid).collect();
+        Ok(looks.iter().map(|look| found(look, &at_rest)).collect())
     })?;
     for ((held, limit), found) in watched.iter_mut().zip(found) {
         let (now, limit) = (Instant::now(), *limit);
@@ -87,31 +94,36 @@ fn has_limit(held: &HeldDevice) -> bool {
     }
 }
 
-/// A reservation is used by a lease inside it. Of shares on a device, and of the devices of one GPU
-/// instance, all are idle, or none.
-fn look(
+/// The devices with programs; none: it is in use, or NVML does not tell. A reservation is used by a
+/// lease inside it.
+fn look<'i>(
     node: &mut Node<'_>,
-    inventory: &Inventory,
+    inventory: &'i Inventory,
     held: &HeldDevice,
     leased: &[Uuid],
-) -> Result<Found, Failure> {
-    let mut found = Found::Empty;
+) -> Result<Option<Vec<&'i Device>>, Failure> {
+    let mut busy = Vec::new();
     for uuid in &held.devices {
         let leased_inside = !held.leased && leased.contains(uuid);
         let Some(device) = inventory.device(uuid).filter(|_| !leased_inside) else {
-            return Ok(Found::Used);
+            return Ok(None);
         };
         match node.nvml()?.usage(device, Detail::Uuid)?.activity {
-            Activity::Idle => continue,
-            Activity::Busy => {}
-            _ => return Ok(Found::Used),
+            Activity::Idle => {}
+            Activity::Busy => busy.push(device),
+            _ => return Ok(None),
         }
-        if node.nvml()?.utilization(device)? != Some(0) {
-            return Ok(Found::Used);
-        }
-        found = Found::Idle;
     }
-    Ok(found)
+    Ok(Some(busy))
+}
+
+/// Of shares on a device, and of the devices of one GPU instance, all are idle, or none.
+fn found(look: &Option<Vec<&Device>>, at_rest: &[&Uuid]) -> Found {
+    match look {
+        Some(busy) if busy.is_empty() => Found::Empty,
+        Some(busy) if busy.iter().all(|device| at_rest.contains(&&device.uuid)) => Found::Idle,
+        _ => Found::Used,
+    }
 }
 
 fn act_on(

@@ -190,6 +190,45 @@ fn a_program_that_computes_nothing_is_told_and_listed() {
     });
 }
 
+/// One after the other, the 56 would take longer than NVML may.
+#[test]
+fn all_mig_devices_of_a_node_are_told() {
+    let node = "driver = '570.133.20'\n[[gpu]]\nmodel = 'H200'\ncount = 8\nmig = true\nlayout = '7x1g.18gb'\n";
+    let settings = format!("{END}\nnvml_timeout = '8s'");
+    let Some(sandbox) = Sandbox::given(&MONITOR, node, &settings) else {
+        return;
+    };
+    let uuids = sandbox.uuids().into_iter();
+    let processes = uuids.map(|uuid| format!("[[process]]\ndevice = '{uuid}'\npid = 1\n"));
+    let faults = "[[health]]\nutilization = 0\n".to_owned() + &processes.collect::<String>();
+    let script = "exec cudawrap -n 56 -- sh -c 'echo >held; exec sleep 1000'";
+    let leased = Session::start(&sandbox, script);
+    sandbox.faults(&faults);
+    let _monitor = monitor(&sandbox);
+    leased.terminal.until_shows("its programs compute nothing");
+    leased.end(&sandbox);
+}
+
+/// What cannot be told of one device keeps nothing from being told of another.
+#[test]
+fn a_driver_that_hangs_at_one_device_keeps_no_empty_one() {
+    let settings = format!("{END}\nnvml_timeout = '6s'");
+    let Some(sandbox) = Sandbox::given(&MONITOR, "h200x1-mig", &settings) else {
+        return;
+    };
+    sandbox.faults("[[rule]]\nfunction = 'nvmlGpmMigSampleGet'\ndoes = 'hang'\n");
+    // The one that is used is looked at first.
+    let script = "X=$(getgpu --hold); CUDA_VISIBLE_DEVICES=$X sim-cuda --run forever & \
+                  Y=$(getgpu --hold) && echo >held; exec sleep 1000";
+    let session = Session::start(&sandbox, script);
+    sandbox.until_running(1);
+    assert_eq!(sandbox.holders().len(), 2);
+    let _monitor = monitor(&sandbox);
+    session.terminal.until_shows("the reservation has ended");
+    wait::until("it has ended", || sandbox.holders().len() == 1);
+    session.end(&sandbox);
+}
+
 #[test]
 fn a_process_a_lease_and_doubt_each_keep_it() {
     let fault = "[[rule]]\nfunction = 'nvmlDeviceGetMemoryInfo_v2'\nreturns = 15\n\

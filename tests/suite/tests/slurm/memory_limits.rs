@@ -141,6 +141,32 @@ fn a_job_has_its_part_of_the_memory_and_no_more() {
     sandbox.assert_clean();
 }
 
+/// As where a GPU hangs, or the library dies, at any other question.
+#[test]
+fn a_listing_stands_whatever_becomes_of_the_question() {
+    if skip::lacks(&[Need::Root]) {
+        return;
+    }
+    let settings = format!("enforce_memory = true\nnvml_timeout = '6s'\n{SHARES}");
+    let sandbox = Sandbox::with(NODE, &settings);
+    let own = job(0);
+    let Some(cgroup) = JobCgroup::make(&own) else {
+        return;
+    };
+    quiet(cgroup.prolog(&sandbox, &own));
+    assert_eq!(limits(&sandbox), [Some(20)]);
+    for does in ["hang", "abort"] {
+        let function = "nvmlDeviceGetMemoryLimits_v1";
+        sandbox.faults(&format!(
+            "[[rule]]\nfunction = '{function}'\ndoes = '{does}'\n"
+        ));
+        assert_eq!(limits(&sandbox), [None], "{does}");
+    }
+    sandbox.faults("");
+    quiet(epilog(&sandbox, &own));
+    sandbox.assert_clean();
+}
+
 #[test]
 fn where_the_driver_cannot_the_part_is_counted_or_refused() {
     if skip::lacks(&[Need::Root]) {
