@@ -36,6 +36,7 @@ fn check(what: &str, owners: &[Kind], kinds: &[Kind], at_a_time: u32) {
 const fn owner(side: Side, units: u8, inside: Option<u8>) -> Kind {
     Kind::Owner {
         side,
+        devices: &[0],
         units,
         inside,
     }
@@ -64,7 +65,34 @@ const fn named(order: &'static [u8], units: u8) -> Kind {
 }
 
 const fn inside(side: Side, owner: u8, units: u8) -> Kind {
-    Kind::Inside { side, owner, units }
+    Kind::Inside {
+        side,
+        owner,
+        order: &[0],
+        units,
+        count: 1,
+    }
+}
+
+/// One that owns two devices.
+const fn owner_of_two(side: Side, inside: Option<u8>) -> Kind {
+    Kind::Owner {
+        side,
+        devices: &[0, 1],
+        units: ALL,
+        inside,
+    }
+}
+
+/// So many of two devices that another has.
+const fn inside_two(side: Side, order: &'static [u8], count: usize) -> Kind {
+    Kind::Inside {
+        side,
+        owner: 0,
+        order,
+        units: ALL,
+        count,
+    }
 }
 
 /// One device, of which nothing is owned.
@@ -153,6 +181,35 @@ const CONTAINED: &[Kind] = &[
     named(&[0], ALL),
 ];
 
+/// Below two devices, reserved or leased, and beside them: two, and one of them as a rank takes it.
+const INSIDE_TWO: &[Kind] = &[
+    inside_two(Lease, &[0, 1], 2),
+    inside_two(Lease, &[1, 0], 2),
+    inside_two(Reservation, &[0, 1], 2),
+    inside_two(Reservation, &[1, 0], 2),
+    inside_two(Lease, &[1, 0], 1),
+    inside_two(Reservation, &[1, 0], 1),
+    Kind::Again { owner: 0 },
+    pair(Lease, &[1, 0]),
+    pair(Reservation, &[1, 0]),
+    chosen(Reservation, &[1], ALL),
+    named(&[1, 0], ALL),
+];
+
+/// Below two devices that are reserved inside a reservation of both, and beside them.
+const TWO_INSIDE: &[Kind] = &[
+    Kind::AllOf { owner: 1 },
+    Kind::Again { owner: 1 },
+    Kind::AllOf { owner: 0 },
+    INSIDE_TWO[0],
+    INSIDE_TWO[3],
+    pair(Lease, &[1, 0]),
+    pair(Reservation, &[1, 0]),
+];
+
+const TWO_RESERVED: [Kind; 1] = [owner_of_two(Reservation, None)];
+const TWO_LEASED: [Kind; 1] = [owner_of_two(Lease, None)];
+const TWO_RESERVED_INSIDE: [Kind; 2] = [TWO_RESERVED[0], owner_of_two(Reservation, Some(0))];
 const WHOLE_RESERVATION: [Kind; 1] = [owner(Reservation, ALL, None)];
 const WHOLE_LEASE: [Kind; 1] = [owner(Lease, ALL, None)];
 const PART_OF_RESERVATION: [Kind; 2] = [
@@ -173,6 +230,23 @@ fn of_two_processes_inside_what_ends_no_unit_is_given_to_both() {
     check("a lease", &WHOLE_LEASE, LEASED, 2);
     check("a part", &PART_OF_RESERVATION, PART, 2);
     check("a container", &A_PART, CONTAINED, 2);
+}
+
+#[test]
+fn of_two_processes_inside_two_reserved_devices_none_is_given_to_both() {
+    let kinds = [INSIDE_TWO, &[Kind::AllOf { owner: 0 }]].concat();
+    check("two reserved", &TWO_RESERVED, &kinds, 2);
+}
+
+#[test]
+fn of_two_processes_inside_two_leased_devices_none_is_given_to_both() {
+    let kinds = [INSIDE_TWO, &[Kind::Joined { owner: 0 }]].concat();
+    check("two leased", &TWO_LEASED, &kinds, 2);
+}
+
+#[test]
+fn of_two_processes_inside_two_devices_of_a_reservation_none_is_given_to_both() {
+    check("two inside", &TWO_RESERVED_INSIDE, TWO_INSIDE, 2);
 }
 
 #[test]
@@ -197,4 +271,13 @@ fn three_processes_with_all_that_they_may_own() {
 #[ignore = "minutes, and only in a release build"]
 fn three_processes_on_two_devices() {
     check("two devices", &[], &TWO[..4], 3);
+}
+
+/// Two calls inside what an owner of two devices has, and one outside, or all three inside.
+#[test]
+#[ignore = "minutes, and only in a release build"]
+fn three_processes_inside_two_devices() {
+    let some = [INSIDE_TWO[0], INSIDE_TWO[3], pair(Reservation, &[1, 0])];
+    check("two reserved", &TWO_RESERVED, &some, 3);
+    check("two leased", &TWO_LEASED, &some, 3);
 }
