@@ -31,8 +31,8 @@ pub(super) enum Kind {
     Named { order: &'static [u8], units: Units },
     /// The same in a container, past what that process of its user has reserved.
     Contained { units: Units, user: u8 },
-    /// Leases all of a reservation.
-    AllOf { owner: u8 },
+    /// Leases these devices of a reservation, all that it has of each.
+    AllOf { owner: u8, order: &'static [u8] },
     /// Runs on all of a lease.
     Joined { owner: u8 },
     /// Is given a reservation, or a lease, once more.
@@ -52,7 +52,7 @@ impl Kind {
     const fn owner(self) -> Option<u8> {
         match self {
             Self::Owner { inside, .. } => inside,
-            Self::AllOf { owner }
+            Self::AllOf { owner, .. }
             | Self::Joined { owner }
             | Self::Again { owner }
             | Self::Inside { owner, .. }
@@ -107,7 +107,11 @@ impl Kind {
             } => (order, units, count),
             Self::Named { order, units } => (order, units, order.len()),
             Self::Contained { units, .. } => (&[0], units, 1),
-            Self::AllOf { owner } | Self::Joined { owner } | Self::Again { owner } => {
+            Self::AllOf { owner, order } => {
+                let (_, units, _) = kinds[usize::from(owner)].wants(kinds);
+                (order, units, order.len())
+            }
+            Self::Joined { owner } | Self::Again { owner } => {
                 kinds[usize::from(owner)].wants(kinds)
             }
         }
@@ -155,11 +159,11 @@ pub(super) fn run(replay: &mut Replay<'_>, kinds: &[Kind], kind: Kind) -> Result
             named_devices(replay, order, Region::Other, None)
         }
         Kind::Contained { units, user } => contained(replay, units, user),
-        Kind::AllOf { owner } => {
-            let (_, devices, units, is_inner) = cover(owner);
+        Kind::AllOf { owner, order } => {
+            let (_, _, units, is_inner) = cover(owner);
             (replay.side, replay.level, replay.units) = (Side::Lease, Level::Outer, units);
             replay.own_inside = if is_inner { units } else { 0 };
-            named_devices(replay, devices, Region::Inside, Some(owner))
+            named_devices(replay, order, Region::Inside, Some(owner))
         }
         Kind::Joined { owner } => {
             let (_, devices, units, _) = cover(owner);
