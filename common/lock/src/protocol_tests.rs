@@ -276,15 +276,21 @@ fn three_processes_on_two_devices() {
     check("two devices", &[], &TWO[..4], 3);
 }
 
-/// Two calls inside what an owner of two devices has, and one outside, or all three inside.
+/// A call for two inside what an owner of two devices has, beside one for one of them, inside or outside.
 #[test]
 #[ignore = "minutes, and only in a release build"]
 fn three_processes_inside_two_devices() {
-    let some = [
-        inside_two(Lease, &[0, 1], 2),
+    let others = [
         inside_two(Reservation, &[1, 0], 1),
         chosen(Reservation, &[1], ALL),
     ];
-    check("two reserved", &TWO_RESERVED, &some, 3);
-    check("two leased", &TWO_LEASED, &some, 3);
+    for (owned, asked) in [
+        (Reservation, Lease),
+        (Reservation, Reservation),
+        (Lease, Lease),
+        (Lease, Reservation),
+    ] {
+        let both = [owner_of_two(owned, None), inside_two(asked, &[0, 1], 2)];
+        check("two, and a call for both", &both, &others, 2);
+    }
 }
