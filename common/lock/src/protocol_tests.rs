@@ -189,7 +189,7 @@ const CONTAINED: &[Kind] = &[
 const INSIDE_TWO: &[Kind] = &[
     inside_two(Lease, &[0, 1], 2),
     inside_two(Lease, &[1, 0], 2),
-    inside_two(Reservation, &[1, 0], 2),
+    inside_two(Reservation, &[0, 1], 2),
     inside_two(Lease, &[1, 0], 1),
     inside_two(Reservation, &[1, 0], 1),
     Kind::Again { owner: 0 },
