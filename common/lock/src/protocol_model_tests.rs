@@ -34,8 +34,8 @@ impl World {
     fn first(kinds: &[Kind]) -> Self {
         let mut table = Table::new();
         for (own, kind) in (0..).zip(kinds) {
-            for (place, units) in kind.has_at_first() {
-                insert(&mut table, own, (0, place, units), Held::Confirmed);
+            for at in kind.has_at_first() {
+                insert(&mut table, own, at, Held::Confirmed);
             }
         }
         Self {
@@ -102,7 +102,12 @@ fn step(world: &World, own: u8, step: Step, patient: bool) -> Vec<World> {
         Step::Write(at) => {
             let held = world.in_the_way(own, at);
             if at.1 == Place::Gate && held.is_some() {
-                return Vec::new();
+                // Who runs out of patience goes on without it.
+                return if patient {
+                    Vec::new()
+                } else {
+                    vec![lock(held)]
+                };
             }
             let mut next = lock(held);
             if held.is_none() {
@@ -239,13 +244,13 @@ fn check(world: &World, kinds: &[Kind], stands: &[(End, Option<Step>)], patient:
     let has = |own: usize| stands[own].0 == End::Has;
     let units = |own: usize, device| world.confirmed(u8::try_from(own).unwrap(), device);
     for (own, kind) in kinds.iter().enumerate().filter(|(own, _)| has(*own)) {
-        if let Some(wanted) = kind.wants_of_first(kinds) {
-            assert_eq!(
-                units(own, 0),
-                wanted,
-                "without its outer lock: {kind:?} of {kinds:?}, {world:#?}"
-            );
-        }
+        let (devices, wanted, count) = kind.wants(kinds);
+        let each = devices.iter().map(|device| units(own, *device));
+        assert_eq!(
+            each.filter(|units| *units == wanted).count(),
+            count,
+            "without its outer lock: {kind:?} of {kinds:?}, {world:#?}"
+        );
         for other in (0..own).filter(|other| has(*other)) {
             let both = (0..2).any(|device| units(own, device) & units(other, device) != 0);
             assert!(
@@ -258,14 +263,14 @@ fn check(world: &World, kinds: &[Kind], stands: &[(End, Option<Step>)], patient:
     // What others have only tried, or what is one's own, is no reason to be refused for good.
     let is_over = patient && stands.iter().all(|(end, _)| *end != End::None);
     for own in (0..kinds.len()).filter(|own| is_over && world.failed[*own]) {
-        let (devices, wanted) = kinds[own].wants(kinds);
-        let is_taken = (0..kinds.len()).any(|other| {
-            let mut devices = devices.iter();
-            !Kind::comes_from(kinds, own, other)
-                && devices.any(|device| units(other, *device) & wanted != 0)
-        });
+        let (devices, wanted, count) = kinds[own].wants(kinds);
+        let is_free = |device: &&u8| {
+            (0..kinds.len()).all(|other| {
+                Kind::comes_from(kinds, own, other) || units(other, **device) & wanted == 0
+            })
+        };
         assert!(
-            is_taken,
+            devices.iter().filter(is_free).count() < count,
             "{:?} of {kinds:?} was refused what is free: {world:#?}",
             kinds[own]
         );

@@ -3,7 +3,7 @@
 //! `choose` (take/named.rs, choice/chooser.rs) and getgpu (obtain/answer.rs) step by step.
 
 use super::super::{Held, Level, Side};
-use super::replay::{Place, Replay, Stop, Units};
+use super::replay::{At, Place, Replay, Stop, Units};
 use super::{Region, acquire, behind, confirm, is_settled, join, named};
 
 /// All of a device.
@@ -16,6 +16,7 @@ pub(super) enum Kind {
     /// Has this from the start, and may end at any time; an inner one is inside what another has.
     Owner {
         side: Side,
+        devices: &'static [u8],
         units: Units,
         inside: Option<u8>,
     },
@@ -30,14 +31,20 @@ pub(super) enum Kind {
     Named { order: &'static [u8], units: Units },
     /// The same in a container, past what that process of its user has reserved.
     Contained { units: Units, user: u8 },
-    /// Leases all of a reservation.
-    AllOf { owner: u8 },
+    /// Leases these devices of a reservation, all that it has of each.
+    AllOf { owner: u8, order: &'static [u8] },
     /// Runs on all of a lease.
     Joined { owner: u8 },
     /// Is given a reservation, or a lease, once more.
     Again { owner: u8 },
-    /// Claims this inside what an owner has.
-    Inside { side: Side, owner: u8, units: Units },
+    /// Chooses so many devices of these, in this order, inside what an owner has.
+    Inside {
+        side: Side,
+        owner: u8,
+        order: &'static [u8],
+        units: Units,
+        count: usize,
+    },
 }
 
 impl Kind {
@@ -45,7 +52,7 @@ impl Kind {
     const fn owner(self) -> Option<u8> {
         match self {
             Self::Owner { inside, .. } => inside,
-            Self::AllOf { owner }
+            Self::AllOf { owner, .. }
             | Self::Joined { owner }
             | Self::Again { owner }
             | Self::Inside { owner, .. }
@@ -55,9 +62,10 @@ impl Kind {
     }
 
     /// What it holds in the first world.
-    pub(super) fn has_at_first(self) -> Vec<(Place, Units)> {
+    pub(super) fn has_at_first(self) -> Vec<At> {
         let Self::Owner {
             side,
+            devices,
             units,
             inside,
         } = self
@@ -68,21 +76,9 @@ impl Kind {
             Side::Lease => (Place::Lease, Place::InnerLease),
             Side::Reservation => (Place::Reservation, Place::InnerReservation),
         };
-        let inner = inside.map(|_| (inner, units));
-        std::iter::once((outer, units)).chain(inner).collect()
-    }
-
-    /// The units of the first device that it has in the end, where that is certain.
-    pub(super) fn wants_of_first(self, kinds: &[Self]) -> Option<Units> {
-        match self {
-            Self::Owner { units, .. }
-            | Self::Inside { units, .. }
-            | Self::Contained { units, .. } => Some(units),
-            Self::AllOf { owner } | Self::Joined { owner } | Self::Again { owner } => {
-                kinds[usize::from(owner)].wants_of_first(kinds)
-            }
-            Self::Chosen { .. } | Self::Named { .. } => None,
-        }
+        let places = std::iter::once(outer).chain(inside.map(|_| inner));
+        let on = |place| devices.iter().map(move |device| (*device, place, units));
+        places.flat_map(on).collect()
     }
 
     /// Who runs on all of a lease, and who is given something once more, is who has that.
@@ -93,11 +89,31 @@ impl Kind {
         }
     }
 
-    /// The devices that it tries, and the units of each.
-    pub(super) fn wants(self, kinds: &[Self]) -> (&'static [u8], Units) {
+    /// The devices that it tries, the units of each, and how many it has in the end.
+    pub(super) fn wants(self, kinds: &[Self]) -> (&'static [u8], Units, usize) {
         match self {
-            Self::Chosen { order, units, .. } | Self::Named { order, units } => (order, units),
-            _ => (&[0], self.wants_of_first(kinds).unwrap_or(ALL)),
+            Self::Owner { devices, units, .. } => (devices, units, devices.len()),
+            Self::Chosen {
+                order,
+                units,
+                count,
+                ..
+            }
+            | Self::Inside {
+                order,
+                units,
+                count,
+                ..
+            } => (order, units, count),
+            Self::Named { order, units } => (order, units, order.len()),
+            Self::Contained { units, .. } => (&[0], units, 1),
+            Self::AllOf { owner, order } => {
+                let (_, units, _) = kinds[usize::from(owner)].wants(kinds);
+                (order, units, order.len())
+            }
+            Self::Joined { owner } | Self::Again { owner } => {
+                kinds[usize::from(owner)].wants(kinds)
+            }
         }
     }
 
@@ -121,9 +137,10 @@ pub(super) fn run(replay: &mut Replay<'_>, kinds: &[Kind], kind: Kind) -> Result
     let cover = |owner: u8| match kinds[usize::from(owner)] {
         Kind::Owner {
             side,
+            devices,
             units,
             inside,
-        } => (side, units, inside.is_some()),
+        } => (side, devices, units, inside.is_some()),
         _ => unreachable!("owners own"),
     };
     match kind {
@@ -135,70 +152,51 @@ pub(super) fn run(replay: &mut Replay<'_>, kinds: &[Kind], kind: Kind) -> Result
             count,
         } => {
             (replay.side, replay.level, replay.units) = (side, Level::Outer, units);
-            chosen(replay, order, count)
+            chosen(replay, order, count, None)
         }
-        Kind::Named { order, units } => named_devices(replay, order, units),
+        Kind::Named { order, units } => {
+            (replay.side, replay.level, replay.units) = (Side::Lease, Level::Outer, units);
+            named_devices(replay, order, Region::Other, None)
+        }
         Kind::Contained { units, user } => contained(replay, units, user),
-        Kind::AllOf { owner } => {
-            let (_, units, is_inner) = cover(owner);
+        Kind::AllOf { owner, order } => {
+            let (_, _, units, is_inner) = cover(owner);
             (replay.side, replay.level, replay.units) = (Side::Lease, Level::Outer, units);
             replay.own_inside = if is_inner { units } else { 0 };
-            let way = match named(replay)? {
-                None => behind(replay, Region::Inside)?,
-                held => held,
-            };
-            if way.is_some() {
-                return replay.fail(way == Some(Held::Tentative));
-            }
-            confirmed_inside(replay, owner)
+            named_devices(replay, order, Region::Inside, Some(owner))
         }
         Kind::Joined { owner } => {
-            let (_, units, _) = cover(owner);
+            let (_, devices, units, _) = cover(owner);
             (replay.side, replay.level, replay.units) = (Side::Lease, Level::Outer, units);
-            if let Some(held) = replay.look_at(Place::InnerLease)? {
-                return replay.fail(held == Held::Tentative);
-            }
-            // What cannot be joined is not held, which the proof shows.
-            let is_joined = join(replay, Region::Own)?;
-            proven(replay, owner, is_joined)
+            joined_lease(replay, devices, owner)
         }
         Kind::Again { owner } => {
-            let (_, units, is_inner) = cover(owner);
-            (replay.side, replay.level, replay.units) = (Side::Reservation, Level::Outer, units);
-            let mut is_joined = join(replay, Region::Own)?;
-            if is_inner {
-                replay.level = Level::Inner { reserved: true };
+            let (_, devices, units, is_inner) = cover(owner);
+            (replay.side, replay.units) = (Side::Reservation, units);
+            let mut is_joined = true;
+            for device in devices {
+                (replay.device, replay.level) = (*device, Level::Outer);
                 is_joined = is_joined && join(replay, Region::Own)?;
+                if is_inner {
+                    replay.level = Level::Inner { reserved: true };
+                    is_joined = is_joined && join(replay, Region::Own)?;
+                }
             }
             proven(replay, owner, is_joined)
         }
-        Kind::Inside { side, owner, units } => {
+        Kind::Inside {
+            side,
+            owner,
+            order,
+            units,
+            count,
+        } => {
             let reserved = cover(owner).0 == Side::Reservation;
             (replay.side, replay.units) = (side, units);
             replay.level = Level::Inner { reserved };
-            loop {
-                match acquire(replay, side, replay.level)? {
-                    None => return confirmed_inside(replay, owner),
-                    held => {
-                        replay.close(0)?;
-                        let is_tried = held == Some(Held::Tentative);
-                        if !is_tried || !replay.round()? {
-                            return replay.fail(is_tried);
-                        }
-                    }
-                }
-            }
+            chosen(replay, order, count, Some(owner))
         }
     }
-}
-
-/// Confirms a claim, and then that what it is inside of has survived.
-fn confirmed_inside(replay: &mut Replay<'_>, owner: u8) -> Result<bool, Stop> {
-    let is_held = confirm(replay, replay.side, replay.level)?.is_none();
-    if !is_held {
-        return replay.fail(true);
-    }
-    proven(replay, owner, true)
 }
 
 fn proven(replay: &mut Replay<'_>, owner: u8, is_held: bool) -> Result<bool, Stop> {
@@ -210,7 +208,12 @@ fn proven(replay: &mut Replay<'_>, owner: u8, is_held: bool) -> Result<bool, Sto
 
 /// A choice as `pick_all` makes it: each device in turn, those that others claimed only tentatively
 /// again while patience lasts; several behind the gate.
-fn chosen(replay: &mut Replay<'_>, order: &[u8], count: usize) -> Result<bool, Stop> {
+fn chosen(
+    replay: &mut Replay<'_>,
+    order: &[u8],
+    count: usize,
+    owner: Option<u8>,
+) -> Result<bool, Stop> {
     if count > 1 {
         replay.enter_gate()?;
     }
@@ -224,7 +227,7 @@ fn chosen(replay: &mut Replay<'_>, order: &[u8], count: usize) -> Result<bool, S
             replay.device = device;
             // The look before it, which takes no lock, may be of any time before: nothing follows
             // from it.
-            let in_the_way = acquire(replay, replay.side, Level::Outer)?;
+            let in_the_way = acquire(replay, replay.side, replay.level)?;
             if in_the_way.is_some() {
                 replay.close(device)?;
             } else {
@@ -240,42 +243,80 @@ fn chosen(replay: &mut Replay<'_>, order: &[u8], count: usize) -> Result<bool, S
         // Too few are left, or those that are tried may yet be had.
         let impatient = picked.len() + again.len() >= count;
         if !impatient || !replay.round()? {
+            // One after the other, each by its own description.
+            for device in &picked {
+                replay.close(*device)?;
+            }
             return replay.fail(impatient);
         }
         left = again;
     }
-    confirm_all(replay, &picked)
+    confirm_all(replay, &picked, owner)
 }
 
-/// Devices that a grant names; several behind the gate.
-fn named_devices(replay: &mut Replay<'_>, order: &[u8], units: Units) -> Result<bool, Stop> {
-    (replay.side, replay.level, replay.units) = (Side::Lease, Level::Outer, units);
+/// Leases devices that a grant names, with a look at `region` behind each claim; several behind the gate.
+fn named_devices(
+    replay: &mut Replay<'_>,
+    order: &[u8],
+    region: Region,
+    owner: Option<u8>,
+) -> Result<bool, Stop> {
     if order.len() > 1 {
         replay.enter_gate()?;
     }
     for device in order {
         replay.device = *device;
         let way = match named(replay)? {
-            None => behind(replay, Region::Other)?,
+            None => behind(replay, region)?,
             held => held,
         };
         if way.is_some() {
             return replay.fail(way == Some(Held::Tentative));
         }
     }
-    confirm_all(replay, order)
+    confirm_all(replay, order, owner)
 }
 
-fn confirm_all(replay: &mut Replay<'_>, devices: &[u8]) -> Result<bool, Stop> {
+/// Runs on all devices of a lease: a look at each, then a lock beside each.
+fn joined_lease(replay: &mut Replay<'_>, devices: &[u8], owner: u8) -> Result<bool, Stop> {
+    if devices.len() > 1 {
+        replay.enter_gate()?;
+    }
+    for device in devices {
+        replay.device = *device;
+        if let Some(held) = replay.look_at(Place::InnerLease)? {
+            return replay.fail(held == Held::Tentative);
+        }
+    }
+    if devices.len() > 1 {
+        replay.leave_gate()?;
+    }
+    // What cannot be joined is not held, which the proof shows.
+    let mut is_joined = true;
+    for device in devices {
+        replay.device = *device;
+        is_joined = is_joined && join(replay, Region::Own)?;
+    }
+    proven(replay, owner, is_joined)
+}
+
+/// Confirms each claim, and then that what they are inside of has survived.
+fn confirm_all(replay: &mut Replay<'_>, devices: &[u8], owner: Option<u8>) -> Result<bool, Stop> {
     if devices.len() > 1 {
         replay.leave_gate()?;
     }
     for device in devices {
         replay.device = *device;
         let lost = confirm(replay, replay.side, replay.level)?;
-        assert_eq!(lost, None, "a claim of one's own can be confirmed");
+        if lost.is_some() {
+            assert!(owner.is_some(), "a claim of one's own can be confirmed");
+            return replay.fail(true);
+        }
     }
-    Ok(true)
+    match owner {
+        Some(owner) => proven(replay, owner, true),
+        None => Ok(true),
+    }
 }
 
 /// A device that a grant names to a container, which nothing proves.
@@ -289,5 +330,5 @@ fn contained(replay: &mut Replay<'_>, units: Units, user: u8) -> Result<bool, St
     {
         return replay.fail(true);
     }
-    confirm_all(replay, &[0])
+    confirm_all(replay, &[0], None)
 }

@@ -36,6 +36,7 @@ fn check(what: &str, owners: &[Kind], kinds: &[Kind], at_a_time: u32) {
 const fn owner(side: Side, units: u8, inside: Option<u8>) -> Kind {
     Kind::Owner {
         side,
+        devices: &[0],
         units,
         inside,
     }
@@ -64,7 +65,38 @@ const fn named(order: &'static [u8], units: u8) -> Kind {
 }
 
 const fn inside(side: Side, owner: u8, units: u8) -> Kind {
-    Kind::Inside { side, owner, units }
+    Kind::Inside {
+        side,
+        owner,
+        order: &[0],
+        units,
+        count: 1,
+    }
+}
+
+const fn all_of(owner: u8, order: &'static [u8]) -> Kind {
+    Kind::AllOf { owner, order }
+}
+
+/// One that owns two devices.
+const fn owner_of_two(side: Side, inside: Option<u8>) -> Kind {
+    Kind::Owner {
+        side,
+        devices: &[0, 1],
+        units: ALL,
+        inside,
+    }
+}
+
+/// So many of two devices that another has.
+const fn inside_two(side: Side, order: &'static [u8], count: usize) -> Kind {
+    Kind::Inside {
+        side,
+        owner: 0,
+        order,
+        units: ALL,
+        count,
+    }
 }
 
 /// One device, of which nothing is owned.
@@ -102,7 +134,7 @@ const OTHERS: [Kind; 3] = [
 
 /// Below a reservation.
 const RESERVED: &[Kind] = &[
-    Kind::AllOf { owner: 0 },
+    all_of(0, &[0]),
     Kind::Again { owner: 0 },
     inside(Lease, 0, ALL),
     inside(Lease, 0, FIRST),
@@ -128,9 +160,9 @@ const LEASED: &[Kind] = &[
 
 /// Below a reservation of a part of a reservation, and beside it.
 const PART: &[Kind] = &[
-    Kind::AllOf { owner: 1 },
+    all_of(1, &[0]),
     Kind::Again { owner: 1 },
-    Kind::AllOf { owner: 0 },
+    all_of(0, &[0]),
     inside(Lease, 0, ALL),
     inside(Reservation, 0, FIRST),
     OTHERS[0],
@@ -153,6 +185,34 @@ const CONTAINED: &[Kind] = &[
     named(&[0], ALL),
 ];
 
+/// Below two devices, reserved or leased, and beside them: two, and one of them as a rank takes it.
+const INSIDE_TWO: &[Kind] = &[
+    inside_two(Lease, &[0, 1], 2),
+    inside_two(Lease, &[1, 0], 2),
+    inside_two(Reservation, &[0, 1], 2),
+    inside_two(Lease, &[1, 0], 1),
+    inside_two(Reservation, &[1, 0], 1),
+    Kind::Again { owner: 0 },
+    pair(Lease, &[1, 0]),
+    pair(Reservation, &[1, 0]),
+    chosen(Reservation, &[1], ALL),
+    named(&[1, 0], ALL),
+];
+
+/// Below two devices that are reserved inside a reservation of both, and beside them.
+const TWO_INSIDE: &[Kind] = &[
+    all_of(1, &[0, 1]),
+    Kind::Again { owner: 1 },
+    all_of(0, &[0, 1]),
+    INSIDE_TWO[0],
+    INSIDE_TWO[2],
+    pair(Lease, &[1, 0]),
+    pair(Reservation, &[1, 0]),
+];
+
+const TWO_RESERVED: [Kind; 1] = [owner_of_two(Reservation, None)];
+const TWO_LEASED: [Kind; 1] = [owner_of_two(Lease, None)];
+const TWO_RESERVED_INSIDE: [Kind; 2] = [TWO_RESERVED[0], owner_of_two(Reservation, Some(0))];
 const WHOLE_RESERVATION: [Kind; 1] = [owner(Reservation, ALL, None)];
 const WHOLE_LEASE: [Kind; 1] = [owner(Lease, ALL, None)];
 const PART_OF_RESERVATION: [Kind; 2] = [
@@ -173,6 +233,23 @@ fn of_two_processes_inside_what_ends_no_unit_is_given_to_both() {
     check("a lease", &WHOLE_LEASE, LEASED, 2);
     check("a part", &PART_OF_RESERVATION, PART, 2);
     check("a container", &A_PART, CONTAINED, 2);
+}
+
+#[test]
+fn of_two_processes_inside_two_reserved_devices_none_is_given_to_both() {
+    let kinds = [INSIDE_TWO, &[all_of(0, &[0, 1]), all_of(0, &[0])]].concat();
+    check("two reserved", &TWO_RESERVED, &kinds, 2);
+}
+
+#[test]
+fn of_two_processes_inside_two_leased_devices_none_is_given_to_both() {
+    let kinds = [INSIDE_TWO, &[Kind::Joined { owner: 0 }]].concat();
+    check("two leased", &TWO_LEASED, &kinds, 2);
+}
+
+#[test]
+fn of_two_processes_inside_two_devices_of_a_reservation_none_is_given_to_both() {
+    check("two inside", &TWO_RESERVED_INSIDE, TWO_INSIDE, 2);
 }
 
 #[test]
@@ -197,4 +274,23 @@ fn three_processes_with_all_that_they_may_own() {
 #[ignore = "minutes, and only in a release build"]
 fn three_processes_on_two_devices() {
     check("two devices", &[], &TWO[..4], 3);
+}
+
+/// A call for two inside what an owner of two devices has, beside one for one of them, inside or outside.
+#[test]
+#[ignore = "minutes, and only in a release build"]
+fn three_processes_inside_two_devices() {
+    let others = [
+        inside_two(Reservation, &[1, 0], 1),
+        chosen(Reservation, &[1], ALL),
+    ];
+    for (owned, asked) in [
+        (Reservation, Lease),
+        (Reservation, Reservation),
+        (Lease, Lease),
+        (Lease, Reservation),
+    ] {
+        let both = [owner_of_two(owned, None), inside_two(asked, &[0, 1], 2)];
+        check("two, and a call for both", &both, &others, 2);
+    }
 }
