@@ -159,7 +159,7 @@ fn parts_may_be_for_the_jobs_of_one_reservation() {
         "StartTime=now",
         "Duration=60",
         "Nodes=n1",
-        "Users=root,nobody,games",
+        "Users=root,daemon,games",
     ]);
     let batch = cluster.command(&["sbatch", "--wrap=true", "--constraint=gpushare4"]);
     let refused = batch.run();
@@ -168,7 +168,7 @@ fn parts_may_be_for_the_jobs_of_one_reservation() {
     );
     let go = "exec sim-cuda --until-file go --max 4";
     let submit = |number: usize| {
-        let uid = ["nobody", "games"][number % 2];
+        let uid = ["daemon", "games"][number % 2];
         let options = format!("-n1 --reservation=hub_course-7 --constraint=gpushare4 --uid={uid}");
         cluster.sbatch(&options, go)
     };
