@@ -8,10 +8,8 @@ use getgpu_model::causes;
 causes! {
     /// Why settings are not used.
     pub(crate) enum SettingsCause<'a> {
-        /// A file that GETGPU_CONFIG names.
-        NoFile { path: Display<'a> } => Usage:
-            "{path}: cannot be read: No such file or directory", "unset GETGPU_CONFIG, or write that file";
-        Unreadable { path: Display<'a>, why: String } => Usage: "{path}: cannot be read: {why}";
+        Unreadable { path: Display<'a>, why: String, remedy: &'a str } => Usage:
+            "{path}: cannot be read: {why}", "{remedy}";
         /// `what` the file is to people.
         NotTrusted { what: &'a str, path: Display<'a>, why: String, remedy: TrustRemedy } => Usage:
             "{what}{path}: not used: {why}", "{remedy}";

@@ -113,10 +113,12 @@ impl File {
             Err(_) if if_missing.allows(path) => return Ok(None),
             Err(error) => {
                 let (path, why) = (path.display(), reason(&error));
-                return Err(match error.kind() {
-                    io::ErrorKind::NotFound => SettingsCause::NoFile { path }.into(),
-                    _ => SettingsCause::Unreadable { path, why }.into(),
-                });
+                // A file that GETGPU_CONFIG names.
+                let remedy = match error.kind() {
+                    io::ErrorKind::NotFound => "unset GETGPU_CONFIG, or write that file",
+                    _ => "",
+                };
+                return Err(SettingsCause::Unreadable { path, why, remedy }.into());
             }
         };
         Self::parse(path, &text).map(Some)

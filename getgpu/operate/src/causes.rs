@@ -13,8 +13,7 @@ causes! {
         MonitorInContainer => Usage:
             "--monitor: not in a pid namespace of its own, from which it sees no other process: start it on the host";
         MonitorRuns => Refused: "--monitor: another one runs already";
-        /// The file beside the lock.
-        MonitorUnlocked { lock: Display<'a>, why: String } => LockPlace: "--monitor: {lock}.monitor: {why}";
+        MonitorUnlocked { path: Display<'a>, why: String } => LockPlace: "--monitor: {path}: {why}";
         MonitorUntold { why: &'a str } => LockPlace: "--monitor: what it tells: {why}";
         MetricsUnwritten { metrics: Display<'a>, why: String } => Usage: "--monitor: {metrics}: {why}";
         NothingLogged => NoneFree: "no line of getgpu's or cudawrap's to report",

@@ -76,7 +76,8 @@ fn a_message_is_one_of_its_own_and_no_sentence() {
         let bare = bare(&row.message);
         // One without words has those of its part.
         if bare.contains(char::is_alphabetic) {
-            places.entry(bare).or_default().push(place);
+            let status = format!("{:?}", row.kind);
+            places.entry((status, bare)).or_default().push(place);
         }
     }
     assert!(

@@ -27,7 +27,10 @@ pub fn is_frozen(pid: i32) -> bool {
 /// The directory of the cgroup that Slurm has made for the step that a process belongs to; that of the
 /// job is around it. None where it is in no such one.
 pub fn of_slurm_step(pid: i32) -> Option<PathBuf> {
-    Some(top()?.join(step_in(&of(pid)?)?))
+    let cgroup = of(pid)?;
+    let step = step_in(&cgroup)?;
+    // Most processes are in none, and need no list of mounts.
+    Some(top()?.join(step))
 }
 
 /// The slurmstepd of the step that a process belongs to: root's, in a cgroup beside those of the tasks.

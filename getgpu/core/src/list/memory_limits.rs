@@ -1,7 +1,8 @@
 //! Which shares the driver enforces: what each job of Slurm that has a part of a GPU can have of its
 //! memory (setting `enforce_memory`), as the driver tells anybody.
 
-use std::path::Path;
+use std::collections::BTreeMap;
+use std::path::{Path, PathBuf};
 
 use getgpu_ask::Node;
 use getgpu_linux::procfs::cgroup;
@@ -10,22 +11,28 @@ use getgpu_settings::EnforceMemory;
 
 use super::rows::Row;
 
-/// Notes it of the holders, where the site has it enforced.
+/// Notes it of the holders, where the site has it enforced. What the site excludes is not asked.
 pub fn add(node: &mut Node<'_>, inventory: &Inventory, rows: &mut [Row]) -> Result<(), Failure> {
     if node.settings().enforce_memory == EnforceMemory::No {
         return Ok(());
     }
-    for row in rows.iter_mut().filter(|row| !row.mig) {
+    for row in rows.iter_mut().filter(|row| !row.mig && !row.excluded) {
         let Some(gpu) = Uuid::parse(&row.uuid).and_then(|uuid| inventory.device(&uuid)) else {
             continue;
         };
+        // The programs of a job have their parts inside that of the job.
+        let mut jobs: BTreeMap<PathBuf, Option<u64>> = BTreeMap::new();
         let holders = row.holders.iter_mut();
         for holder in holders.filter(|holder| holder.share.is_some_and(|share| share < 1.0)) {
             let step = holder.locker.and_then(cgroup::of_slurm_step);
-            if let Some(job) = step.as_deref().and_then(Path::parent) {
+            let Some(job) = step.as_deref().and_then(Path::parent) else {
+                continue;
+            };
+            if !jobs.contains_key(job) {
                 let told = node.nvml()?.memory_limit(gpu, job.to_owned())?;
-                holder.memory_limit = told.ok().flatten();
+                jobs.insert(job.to_owned(), told.ok().flatten());
             }
+            holder.memory_limit = jobs.get(job).copied().flatten();
         }
     }
     Ok(())

@@ -91,14 +91,14 @@ pub fn runs(lock_file: &LockFile) -> Option<bool> {
 
 /// Keeps a second monitor of this lock away, whose lines would all come twice.
 fn only_one(lock_file: &LockFile) -> Result<OfdLock, Failure> {
+    let path = file_of(lock_file);
     let unusable = |error: io::Error| {
-        let (lock, why) = (lock_file.path.with_extension(""), reason(&error));
-        let lock = lock.display();
-        Failure::from(OperateCause::MonitorUnlocked { lock, why })
+        let (path, why) = (path.display(), reason(&error));
+        Failure::from(OperateCause::MonitorUnlocked { path, why })
     };
     let mut options = File::options();
     options.write(true).create(true).truncate(false).mode(0o600);
-    let lock = OfdLock::new(options.open(file_of(lock_file)).map_err(unusable)?.into());
+    let lock = OfdLock::new(options.open(&path).map_err(unusable)?.into());
     if lock.try_write(WHOLE)? {
         return Ok(lock);
     }
