@@ -24,15 +24,38 @@ pub fn main(arguments: &[OsString], role: Role) -> i32 {
     };
     let diag = Diag::new("getgpu", options.level);
     let environment = Environment::of_process();
-    if let Action::Slurm(hook) = options.action {
-        return slurm::run(hook);
-    }
-    let done = match options.action {
-        Action::Wanted => wanted::run(&options, &environment, &diag),
-        _ => run(&options, &environment, &diag).map(|()| exit::OK),
+    let mut status = exit::OK;
+    let done = match &options.action {
+        Action::Slurm(hook) => return slurm::run(*hook),
+        Action::Wanted => wanted::run(&options, &environment, &diag).map(|told| status = told),
+        Action::Text(text) => show(text),
+        Action::Check {
+            directories,
+            json,
+            health,
+        } => {
+            let report = match options.level {
+                _ if *json => check::Report::Json,
+                Verbosity::Quiet => check::Report::Problems,
+                _ => check::Report::All,
+            };
+            if *health {
+                check::health(&environment, report)
+            } else {
+                check::check(&environment, directories, report)
+            }
+        }
+        Action::Report { by, since, json } => report::run(*by, since.as_deref(), *json),
+        Action::ListFrom(files) => list::hosts::show(files, &options),
+        Action::ShowConfig => show_settings(&options, &environment, &diag),
+        Action::Monitor(metrics) => monitor::run(&environment, metrics.as_deref(), &diag),
+        _ => match Loaded::read(&environment, None) {
+            Ok(loaded) => carry_out(&options, loaded, &environment, &diag, prometheus::text),
+            Err(failure) => Err(failure),
+        },
     };
     match done {
-        Ok(status) => status,
+        Ok(()) => status,
         Err(mut failure) => {
             if failure.kind == Kind::NoDriver && environment.allocation_shell {
                 failure = failure
@@ -60,37 +83,6 @@ pub fn worker() -> i32 {
     // Every answer is given. What the library does when a process ends may crash, and
     // must not change the status.
     getgpu_linux::sys::end(0)
-}
-
-fn run(options: &GetgpuOptions, environment: &Environment, diag: &Diag) -> Result<(), Failure> {
-    match &options.action {
-        Action::Text(text) => return show(text),
-        Action::Check {
-            directories,
-            json,
-            health,
-        } => {
-            let report = match options.level {
-                _ if *json => check::Report::Json,
-                Verbosity::Quiet => check::Report::Problems,
-                _ => check::Report::All,
-            };
-            return if *health {
-                check::health(environment, report)
-            } else {
-                check::check(environment, directories, report)
-            };
-        }
-        Action::Report { by, since, json } => {
-            return report::run(*by, since.as_deref(), *json);
-        }
-        Action::ListFrom(files) => return list::hosts::show(files, options),
-        Action::ShowConfig => return show_settings(options, environment, diag),
-        Action::Monitor(metrics) => return monitor::run(environment, metrics.as_deref(), diag),
-        _ => {}
-    }
-    let loaded = Loaded::read(environment, None)?;
-    carry_out(options, loaded, environment, diag, prometheus::text)
 }
 
 /// Says what the settings are, and where each comes from.

@@ -117,12 +117,24 @@ impl<'a> Node<'a> {
         &mut self,
         ask: impl FnOnce(&mut Self) -> Result<T, Failure>,
     ) -> Result<T, Failure> {
-        match ask(self) {
-            Ok(answer) => self.close().map(|()| answer),
-            Err(failure) => {
-                self.abandon();
+        let asked = ask(self);
+        self.settle(asked)
+    }
+
+    /// Ends the session behind what was asked in it.
+    ///
+    /// # Errors
+    ///
+    /// That of `asked`, or the library has not let go within the time limit.
+    pub fn settle<T>(&mut self, asked: Result<T, Failure>) -> Result<T, Failure> {
+        let session = self.session.take();
+        match (asked, session) {
+            (Ok(answer), Some(session)) => session.close().map(|()| answer),
+            (Err(failure), Some(session)) => {
+                session.abandon();
                 Err(failure)
             }
+            (asked, None) => asked,
         }
     }
 
@@ -142,16 +154,5 @@ impl<'a> Node<'a> {
         });
         drop(asked);
         shown
-    }
-
-    /// Ends the session, if one is open; only then do its answers count.
-    fn close(&mut self) -> Result<(), Failure> {
-        self.session.take().map_or(Ok(()), Client::close)
-    }
-
-    fn abandon(&mut self) {
-        if let Some(session) = self.session.take() {
-            session.abandon();
-        }
     }
 }

@@ -34,7 +34,7 @@ mod wanted;
 
 pub use name::{Name, Nameless, Served};
 pub use named_search::take_in_turn;
-pub use outage::outlast;
+pub use outage::Outage;
 pub use queued::{Queued, queued};
 pub use select::{At, Observer, Obstacle, Queueing, Selected, Selection};
 pub use wanted::waiting_beside;

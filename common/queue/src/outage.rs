@@ -1,7 +1,7 @@
 //! The first look of a call that waits, on a node whose driver does not answer yet: it is made
 //! again, with growing pauses, until the driver answers or the wait reaches its limit.
 
-use std::time::Duration;
+use std::time::{Duration, Instant};
 
 use nix::libc::RLIM_INFINITY;
 use nix::sys::resource::{Resource, getrlimit};
@@ -9,51 +9,70 @@ use nix::sys::resource::{Resource, getrlimit};
 use crate::Progress;
 use crate::progress::Standing;
 use crate::tolerance::Tolerance;
-use getgpu_ask::{Node, gpu_bus};
+use getgpu_ask::gpu_bus;
 use getgpu_linux::run_clock;
 use getgpu_model::{Diag, Failure, Kind};
-use getgpu_settings::Wait;
+use getgpu_settings::{Settings, Wait};
 
-/// Looks at the node in a session that has ended when this returns, and looks again while NVML
-/// fails, as long as the settings say to wait.
-///
-/// # Errors
-///
-/// That of the last look.
-pub fn outlast<'s, T>(
-    node: &mut Node<'s>,
-    diag: &Diag,
-    mut look: impl FnMut(&mut Node<'s>) -> Result<T, Failure>,
-) -> Result<T, Failure> {
-    let settings = node.settings();
-    let (wait, began) = (settings.longest_wait(), run_clock::now());
-    let (mut tolerance, mut progress) = (Tolerance::default(), None);
-    let result = loop {
-        let failure = match node.ask(&mut look) {
-            Err(failure) if wait != Wait::NO && may_pass(&failure) => failure,
-            other => break other,
+/// The first look of a call, and how long it has been made again.
+pub struct Outage<'a> {
+    settings: &'a Settings,
+    diag: &'a Diag,
+    began: Instant,
+    tolerance: Tolerance,
+    progress: Option<Progress>,
+}
+
+impl<'a> Outage<'a> {
+    /// A look that begins now.
+    pub fn new(settings: &'a Settings, diag: &'a Diag) -> Self {
+        Self {
+            settings,
+            diag,
+            began: run_clock::now(),
+            tolerance: Tolerance::default(),
+            progress: None,
+        }
+    }
+
+    /// What came of a look whose session has ended; nothing after a pause, if it is to be made again since
+    /// NVML failed and the settings say to wait.
+    pub fn outlasted<T>(&mut self, looked: Result<T, Failure>) -> Option<Result<T, Failure>> {
+        let looked = match looked {
+            Err(failure) => Err(self.pause(failure)?),
+            looked => looked,
         };
-        let waited = run_clock::since(began);
+        if let Some(progress) = &mut self.progress {
+            progress.end(looked.is_ok());
+        }
+        Some(looked)
+    }
+
+    /// Waits for the next look; the failure, if there is to be none.
+    fn pause(&mut self, failure: Failure) -> Option<Failure> {
+        let wait = self.settings.longest_wait();
+        if wait == Wait::NO || !may_pass(&failure) {
+            return Some(failure);
+        }
+        let waited = run_clock::since(self.began);
         if wait.0.is_some_and(|time| waited >= time) {
-            break Err(failure.waited(waited));
+            return Some(failure.waited(waited));
         }
         let text = failure.message.clone();
         let now = run_clock::now();
-        let again = match tolerance.bear(failure, wait, now) {
+        let again = match self.tolerance.bear(failure, wait, now) {
             Ok(again) => again,
-            Err(failure) => break Err(failure),
+            Err(failure) => return Some(failure),
         };
-        let progress = progress.get_or_insert_with(|| Progress::asked(settings, diag));
+        let asked = || Progress::asked(self.settings, self.diag);
+        let progress = self.progress.get_or_insert_with(asked);
         progress.update(|| Standing::Trouble(text));
         let left = wait
             .0
             .map_or(Duration::MAX, |time| time.saturating_sub(waited));
         run_clock::sleep((again - now).min(left));
-    };
-    if let Some(mut progress) = progress {
-        progress.end(result.is_ok());
+        None
     }
-    result
 }
 
 /// Whether the node may answer later. A limit on the memory of this process does not pass.

@@ -8,7 +8,7 @@ use getgpu_ask::Node;
 use getgpu_choose::{Asked, Decision, Granted, Outside, Owned, Taken};
 use getgpu_lock::Side;
 use getgpu_model::{Detail, Device, Failure, Inventory, Uuid, Visible};
-use getgpu_queue::{At, Nameless, Observer, Obstacle, Selected, Selection, Served, outlast};
+use getgpu_queue::{At, Nameless, Observer, Obstacle, Outage, Selected, Selection, Served};
 use getgpu_settings::DeviceNames;
 
 use crate::bind::CpuNeighbours;
@@ -95,41 +95,18 @@ pub fn free<'s>(
     mut node: Node<'s>,
 ) -> Result<Choice, Failure> {
     let mut neighbours = cpu_neighbours(call);
-    let at = At {
-        lock_file: call.lock_file,
-        side: Side::Lease,
-        environment: call.environment,
-        diag: call.diag,
-    };
-    let looked = outlast(&mut node, call.diag, |node| {
-        let (request, others) = place(call, node, asked.clone(), &mut neighbours)?;
-        let request = Rc::new(request);
-        let known = node.known();
-        let owned = request.owned(call.lock_file, known.as_deref());
-        let is_all = matches!(owned, Decision::All(_));
-        let owned = Owned::inside(&request, owned.cover());
-        let grant = request.filter.grant.as_ref();
-        let is_only = grant.is_some_and(|grant| is_all || request.is_number(grant.len()))
-            && request.grant.visible != Visible::Unset;
-        if let Some(inventory) = known.filter(|_| is_only)
-            && !leaves_out(call, &request, &inventory)
-        {
-            return Ok((request, others, None));
+    let mut outage = Outage::new(call.settings, call.diag);
+    let looked = loop {
+        let looked = look(call, &asked, &mut node, &mut neighbours);
+        if let Some(looked) = outage.outlasted(node.settle(looked)) {
+            break looked;
         }
-        let mut together = Together {
-            call,
-            request: &owned,
-            pool: 0,
-        };
-        let selection = Selection {
-            node,
-            at,
-            request: &owned,
-        };
-        let selected = selection.run(&mut together)?;
-        Ok((request, others, Some(selected)))
-    });
-    let (request, others, selected) = looked?;
+    };
+    let Looked {
+        request,
+        others,
+        selected,
+    } = looked?;
     let taken = match selected {
         None => None,
         Some(Selected::Taken(taken)) => Some(taken),
@@ -161,6 +138,64 @@ pub fn free<'s>(
         others,
         neighbours,
         node: known.filter(|_| call.settings.names == DeviceNames::Index),
+    })
+}
+
+/// What came of one look.
+struct Looked<'a> {
+    request: Rc<Granted>,
+    /// What the program is to see behind its own devices.
+    others: Vec<Uuid>,
+    /// None: the devices are just those that the grant names.
+    selected: Option<Selected<'a>>,
+}
+
+/// Looks once at what is granted, and what of it can be had.
+fn look<'s>(
+    call: &CudawrapCall<'s>,
+    asked: &Asked,
+    node: &mut Node<'_>,
+    neighbours: &mut CpuNeighbours,
+) -> Result<Looked<'s>, Failure> {
+    let (request, others) = place(call, node, asked.clone(), neighbours)?;
+    let request = Rc::new(request);
+    let known = node.known();
+    let owned = request.owned(call.lock_file, known.as_deref());
+    let is_all = matches!(owned, Decision::All(_));
+    let owned = Owned::inside(&request, owned.cover());
+    let grant = request.filter.grant.as_ref();
+    let is_only = grant.is_some_and(|grant| is_all || request.is_number(grant.len()))
+        && request.grant.visible != Visible::Unset;
+    if let Some(inventory) = known.filter(|_| is_only)
+        && !leaves_out(call, &request, &inventory)
+    {
+        return Ok(Looked {
+            request,
+            others,
+            selected: None,
+        });
+    }
+    let mut together = Together {
+        call,
+        request: &owned,
+        pool: 0,
+    };
+    let at = At {
+        lock_file: call.lock_file,
+        side: Side::Lease,
+        environment: call.environment,
+        diag: call.diag,
+    };
+    let selection = Selection {
+        node,
+        at,
+        request: &owned,
+    };
+    let selected = Some(selection.run(&mut together)?);
+    Ok(Looked {
+        request,
+        others,
+        selected,
     })
 }
 

@@ -10,6 +10,7 @@ use getgpu_linux::sys;
 use getgpu_model::{Diag, Kind, Verbosity, exit};
 
 use crate::causes::StartCause;
+use crate::lease::handover::{LaunchSpec, exec};
 use crate::lease::launch::fail;
 use crate::mps;
 use crate::start::locate_program::{self, Called};
@@ -29,13 +30,24 @@ pub fn run() -> i32 {
         return status;
     }
     let path = std::env::var_os("PATH");
-    let mut story = linked::LinkedProgram::default();
+    // What has been leased is kept when the program has to be looked for again.
+    let mut ready: Option<LaunchSpec> = None;
     for attempt in 0.. {
         let called =
             locate_program::find(arguments.first().map(OsString::as_os_str), path.as_deref());
         let (failure, is_found) = match called {
             Ok(Called::OwnName) => return own_name::run(&arguments),
-            Ok(Called::Link(program)) => (story.run(&program, &arguments, &diag), true),
+            Ok(Called::Link(program)) => {
+                let prepared = match ready.take() {
+                    Some(ready) => Ok(ready),
+                    None => linked::prepare(&program, &diag),
+                };
+                let failure = match prepared {
+                    Ok(prepared) => exec(&program, &arguments, ready.insert(prepared)),
+                    Err(failure) => failure,
+                };
+                (failure, true)
+            }
             // Wrapped, undone and wrapped again between two looks, a path leads to no
             // program for a moment.
             Err(failure) => (failure, false),

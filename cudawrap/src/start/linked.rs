@@ -3,7 +3,6 @@
 //! program with every argument untouched.
 
 use getgpu_model::lease_tag;
-use std::ffi::OsString;
 use std::path::Path;
 use std::time::Instant;
 
@@ -16,31 +15,15 @@ use getgpu_settings::{Environment, Loaded, RunOrFail, Settings};
 use crate::auto;
 use crate::call::{CudawrapCall, Lessee, Origin};
 use crate::lease::choose::free;
-use crate::lease::handover::{LaunchSpec, exec};
+use crate::lease::handover::LaunchSpec;
 use crate::lease::helper;
 use crate::lease::launch::{launch, log_refusal};
 use crate::lease::named::named;
 use crate::options;
 use crate::ranks;
 
-/// What has been leased so far; kept when the program has to be looked for again.
-#[derive(Debug, Default)]
-pub struct LinkedProgram {
-    ready: Option<LaunchSpec>,
-}
-
-impl LinkedProgram {
-    /// Runs `program`; returns only what went wrong.
-    pub fn run(&mut self, program: &Path, arguments: &[OsString], diag: &Diag) -> Failure {
-        let ready = match self.ready.take().map_or_else(|| prepare(program, diag), Ok) {
-            Ok(ready) => self.ready.insert(ready),
-            Err(failure) => return failure,
-        };
-        exec(program, arguments, ready)
-    }
-}
-
-fn prepare(program: &Path, diag: &Diag) -> Result<LaunchSpec, Failure> {
+/// What the program is to be started with, once it has been leased.
+pub fn prepare(program: &Path, diag: &Diag) -> Result<LaunchSpec, Failure> {
     let environment = Environment::of_process();
     let loaded = settings(&environment, program, diag);
     if switch(options::disabled(), diag) {

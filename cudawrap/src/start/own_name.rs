@@ -47,23 +47,16 @@ pub fn run(arguments: &[OsString]) -> i32 {
 
 fn become_program(options: &CudawrapOptions, diag: &Diag) -> Result<Infallible, Failure> {
     let words = &options.typed.program;
-    let program = locate_program::typed(words.first().ok_or(CudawrapUsage::NoProgram)?)?;
-    let ready = if options::disabled()? {
-        LaunchSpec::unchanged()
-    } else if options.typed.running.auto {
-        let loaded = settings(options, &Environment::of_process(), &program, diag)?;
-        auto::prepare(options, &loaded, &program, diag)?
-    } else {
-        let ready = prepare(options, &program, diag)?;
-        clearing::tell(&program, &words[1..], diag);
-        ready
-    };
-    Err(exec(&program, words, &ready))
-}
-
-fn prepare(options: &CudawrapOptions, program: &Path, diag: &Diag) -> Result<LaunchSpec, Failure> {
+    let program = &locate_program::typed(words.first().ok_or(CudawrapUsage::NoProgram)?)?;
+    if options::disabled()? {
+        return Err(exec(program, words, &LaunchSpec::unchanged()));
+    }
     let (began, environment) = (Instant::now(), Environment::of_process());
     let loaded = settings(options, &environment, program, diag)?;
+    if options.typed.running.auto {
+        let ready = auto::prepare(options, &loaded, program, diag)?;
+        return Err(exec(program, words, &ready));
+    }
     let wait = match options.choices.first_of(&["wait"]) {
         Some(_) => WaitOrigin::Typed,
         None => WaitOrigin::Setting,
@@ -101,7 +94,10 @@ fn prepare(options: &CudawrapOptions, program: &Path, diag: &Diag) -> Result<Lau
         Ok(choice) => launch(&call, choice),
         Err(failure) => Err(failure),
     };
-    ready.inspect_err(|failure| log_refusal(settings, program, call.tag.as_deref(), failure))
+    let ready = ready
+        .inspect_err(|failure| log_refusal(settings, program, call.tag.as_deref(), failure))?;
+    clearing::tell(program, &words[1..], diag);
+    Err(exec(program, words, &ready))
 }
 
 /// What is in force: files and variables, then the options.

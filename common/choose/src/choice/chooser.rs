@@ -7,17 +7,17 @@ use std::collections::HashMap;
 use std::time::Duration;
 
 use crate::choice::cap::Admission;
+use crate::choice::device_claim::{self, Patience};
 use crate::choice::offer::{self, ChoiceOutcome, Offer, Rejected};
 use crate::choice::policy::{Candidate, Preference};
 use crate::choice::round::Round;
 use crate::choice::sampling::SlotSampler;
 use crate::choice::sharers::{has_other_users, shared};
-use crate::choice::{cap, connected, device_claim, sampling};
+use crate::choice::{cap, connected, sampling};
 use crate::pool;
 use crate::request::Owned;
 use crate::take::{Part, Taken, gate};
 use getgpu_ask::{Node, mig_tree};
-use getgpu_linux::run_clock;
 use getgpu_lock::{Claim, LockFile, Occupancy, OfdLock, Side, Span};
 use getgpu_model::{Ailment, Detail, Device, Failure, Gpu, Health, Inventory, Units, Uuid};
 use getgpu_settings::Type;
@@ -97,7 +97,7 @@ impl Chooser<'_, '_> {
         Ok(None)
     }
 
-    /// Chooses the least that is asked for.
+    /// Chooses the least that is asked for, the best first.
     pub(super) fn choose_least(
         &mut self,
         probe: &OfdLock,
@@ -113,6 +113,11 @@ impl Chooser<'_, '_> {
             Admission::Within(guard) => guard,
             Admission::Over(over) => return Ok(ChoiceOutcome::OverCap(over)),
         };
+        let patience = if share {
+            Patience::new(SHARE_PATIENCE, Duration::from_micros(100))
+        } else {
+            Patience::new(PATIENCE, Duration::from_millis(2))
+        };
         let mut round = Round {
             pool: &pool,
             apart: count > 1 && inventory.one_per_gpu_instance(),
@@ -120,10 +125,31 @@ impl Chooser<'_, '_> {
             rejected: HashMap::new(),
             picked: Vec::new(),
             links: connected::links(self.node, self.request, &pool)?,
+            refused_before: 0,
         };
-        if !self.pick_all(probe, &mut round)? {
-            self.look_at_rest(probe, &mut round)?;
-            return Ok(ChoiceOutcome::NoneFree(round.reasons(count)));
+        while round.picked.len() < count {
+            let (mut is_picked, mut is_contended) = (false, false);
+            for candidate in self.candidates(probe, &round)? {
+                match self.try_device(probe, candidate.device)? {
+                    Offer::Available(claim) => {
+                        round.pick(&candidate, claim);
+                        is_picked = true;
+                        break;
+                    }
+                    Offer::Rejected(Rejected::Tentative) => is_contended = true,
+                    Offer::Rejected(why) => {
+                        round.rejected.insert(candidate.position, why);
+                    }
+                }
+            }
+            // Others are deciding about some: a call that gives way leaves one of them free.
+            if !is_picked && is_contended && patience.pause() {
+                continue;
+            }
+            if !round.goes_on(is_picked) {
+                self.look_at_rest(probe, &mut round)?;
+                return Ok(ChoiceOutcome::NoneFree(round.reasons(count)));
+            }
         }
         drop(gate);
         let (parts, cover) = (self.in_order(round.picked), self.request.cover.clone());
@@ -143,34 +169,6 @@ impl Chooser<'_, '_> {
         picked.into_iter().map(|(_, one)| one).collect()
     }
 
-    /// Claims as many devices as are wanted; false if too few are free.
-    fn pick_all(&mut self, probe: &OfdLock, round: &mut Round<'_>) -> Result<bool, Failure> {
-        let began = run_clock::now();
-        let patience = if self.request.filter.share.is_some() {
-            (began, SHARE_PATIENCE, Duration::from_micros(100))
-        } else {
-            (began, PATIENCE, Duration::from_millis(2))
-        };
-        while round.picked.len() < self.request.count {
-            let known = round.rejected.len();
-            // Others are deciding about these: a call that gives way leaves one of them free.
-            match device_claim::past_tentative(patience, || self.pick_one(probe, round))? {
-                // Without one of them another set is connected best.
-                Offer::Available(()) if round.links.is_some() && round.rejected.len() > known => {
-                    round.picked.clear();
-                }
-                Offer::Available(()) => {}
-                Offer::Rejected(_) if round.links.is_some() => {
-                    // Where none of a set was refused for good, any will do.
-                    round.links.take_if(|_| round.rejected.len() == known);
-                    round.picked.clear();
-                }
-                Offer::Rejected(_) => return Ok(false),
-            }
-        }
-        Ok(true)
-    }
-
     /// Finds out why each device that was not tried cannot be had, since the choice ends as
     /// soon as too few are left: the figures of the failure must not depend on the order.
     fn look_at_rest(&mut self, probe: &OfdLock, round: &mut Round<'_>) -> Result<(), Failure> {
@@ -183,32 +181,6 @@ impl Chooser<'_, '_> {
             }
         }
         Ok(())
-    }
-
-    /// Claims one more device of the pool, the best first. [`Rejected::Tentative`]: other calls
-    /// are deciding about some, which may be free in a moment.
-    fn pick_one(&mut self, probe: &OfdLock, round: &mut Round<'_>) -> Result<Offer<()>, Failure> {
-        let mut contended = false;
-        for candidate in self.candidates(probe, round)? {
-            let device = candidate.device;
-            match self.try_device(probe, device)? {
-                Offer::Available(claim) => {
-                    *round.gpu_loads.entry(device.gpu).or_default() += claim.units().count();
-                    let part = Part::claimed(device.clone(), claim);
-                    round.picked.push((candidate.position, part));
-                    return Ok(Offer::Available(()));
-                }
-                Offer::Rejected(Rejected::Tentative) => contended = true,
-                Offer::Rejected(why) => {
-                    round.rejected.insert(candidate.position, why);
-                }
-            }
-        }
-        Ok(Offer::Rejected(if contended {
-            Rejected::Tentative
-        } else {
-            Rejected::Free
-        }))
     }
 
     /// What is left of the pool, in the order of the policy; nothing if that is too

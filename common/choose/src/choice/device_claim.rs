@@ -41,22 +41,31 @@ pub fn claim(
     })
 }
 
-/// Tries again while only tentative claims of others are in the way, until `patience` after `began`.
-///
-/// # Errors
-///
-/// Those of the attempt.
-pub(crate) fn past_tentative<T>(
-    (began, patience, pause): (Instant, Duration, Duration),
-    mut attempt: impl FnMut() -> Result<Offer<T>, Failure>,
-) -> Result<Offer<T>, Failure> {
-    loop {
-        match attempt()? {
-            Offer::Rejected(Rejected::Tentative) if run_clock::since(began) < patience => {
-                run_clock::sleep(pause);
-            }
-            offer => return Ok(offer),
+/// How long a call looks again while only tentative claims of others are in the way.
+pub(crate) struct Patience {
+    began: Instant,
+    limit: Duration,
+    between: Duration,
+}
+
+impl Patience {
+    /// So long from now on, with such pauses.
+    pub(crate) fn new(limit: Duration, between: Duration) -> Self {
+        let began = run_clock::now();
+        Self {
+            began,
+            limit,
+            between,
         }
+    }
+
+    /// Makes a pause; false if it is over.
+    pub(crate) fn pause(&self) -> bool {
+        let is_left = run_clock::since(self.began) < self.limit;
+        if is_left {
+            run_clock::sleep(self.between);
+        }
+        is_left
     }
 }
 

@@ -18,53 +18,41 @@ impl Chooser<'_, '_> {
         inventory: &Inventory,
     ) -> Result<ChoiceOutcome, Failure> {
         for only_preferred in [true, false] {
-            if let Some(taken) = self.choose_most(probe, inventory, only_preferred)? {
-                return Ok(taken);
+            let least = self.request.count + usize::from(!only_preferred);
+            let has_preferred = !self.request.filter.preferred.is_empty();
+            if (only_preferred && !has_preferred) || self.request.most < least {
+                continue;
             }
-        }
-        self.choose_least(probe, inventory)
-    }
-
-    /// As many as there are, of preferred devices or of all; none: so few that `choose_least` is to say
-    /// why.
-    fn choose_most(
-        &mut self,
-        probe: &OfdLock,
-        inventory: &Inventory,
-        only_preferred: bool,
-    ) -> Result<Option<ChoiceOutcome>, Failure> {
-        if only_preferred && self.request.filter.preferred.is_empty() {
-            return Ok(None);
-        }
-        let least = self.request.count + usize::from(!only_preferred);
-        let wish = |count| self.request.wish(count, only_preferred);
-        let among = wish(least);
-        let pool: Vec<&Device> = among.filter.pool(inventory).collect();
-        let mut count = self.request.most.min(pool.len());
-        while count >= least {
-            let mut fewer = count - 1;
-            // More than one program could use together are for several programs.
-            let is_usable = self.side == Side::Reservation
-                || inventory
-                    .check_together(count, pool.iter().copied())
-                    .is_ok();
-            if is_usable {
-                let mut chooser = Chooser {
-                    node: &mut *self.node,
-                    request: &wish(count),
-                    ..*self
-                };
-                match chooser.choose_least(probe, inventory)? {
-                    ChoiceOutcome::NoneFree(rejected) => {
-                        let free = rejected.iter().filter(|(_, why)| *why == Rejected::Free);
-                        fewer = fewer.min(free.count());
+            let wish = |count| self.request.wish(count, only_preferred);
+            let among = wish(least);
+            let pool: Vec<&Device> = among.filter.pool(inventory).collect();
+            let mut count = self.request.most.min(pool.len());
+            while count >= least {
+                let mut fewer = count - 1;
+                // More than one program could use together are for several programs.
+                let is_usable = self.side == Side::Reservation
+                    || inventory
+                        .check_together(count, pool.iter().copied())
+                        .is_ok();
+                if is_usable {
+                    let mut chooser = Chooser {
+                        node: &mut *self.node,
+                        request: &wish(count),
+                        ..*self
+                    };
+                    match chooser.choose_least(probe, inventory)? {
+                        ChoiceOutcome::NoneFree(rejected) => {
+                            let free = rejected.iter().filter(|(_, why)| *why == Rejected::Free);
+                            fewer = fewer.min(free.count());
+                        }
+                        ChoiceOutcome::OverCap(_) => {}
+                        taken @ ChoiceOutcome::Taken(_) => return Ok(taken),
                     }
-                    ChoiceOutcome::OverCap(_) => {}
-                    taken @ ChoiceOutcome::Taken(_) => return Ok(Some(taken)),
                 }
+                count = fewer;
             }
-            count = fewer;
         }
-        Ok(None)
+        // What will do, or why there is not even that.
+        self.choose_least(probe, inventory)
     }
 }

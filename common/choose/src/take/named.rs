@@ -9,8 +9,8 @@ use super::in_use::InUse;
 use super::kind::{TakeKind, Way};
 use super::taken::{Got, Part, Taken};
 use crate::causes::{ChooseCause, Room};
-use crate::choice::device_claim;
-use crate::choice::offer::Offer;
+use crate::choice::device_claim::{self, Patience};
+use crate::choice::offer::{Offer, Rejected};
 use crate::ownership::{Basis, Cover};
 use crate::pool::Portion;
 use crate::request::{Granted, Owned};
@@ -339,12 +339,14 @@ impl NamedDevice<'_> {
     /// free. Tries again while other calls hold tentative claims there.
     fn part(&self) -> Result<Option<Claim>, Failure> {
         let (lock_file, side) = (self.all.lock_file, Side::Lease);
-        let claim = || device_claim::claim(lock_file, self.probe, side, self.request, self.device);
-        let patience = (run_clock::now(), PATIENCE, PAUSE);
-        Ok(match device_claim::past_tentative(patience, claim)? {
-            Offer::Available(claim) => Some(claim),
-            Offer::Rejected(_) => None,
-        })
+        let patience = Patience::new(PATIENCE, PAUSE);
+        loop {
+            match device_claim::claim(lock_file, self.probe, side, self.request, self.device)? {
+                Offer::Available(claim) => return Ok(Some(claim)),
+                Offer::Rejected(Rejected::Tentative) if patience.pause() => {}
+                Offer::Rejected(_) => return Ok(None),
+            }
+        }
     }
 
     /// Claims a share of the units that no lease has, past the reservation of this user.

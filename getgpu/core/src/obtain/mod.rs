@@ -24,7 +24,7 @@ use getgpu_choose::{Asked, Decision, Granted};
 use getgpu_linux::{Process, procfs::namespaces, run_clock};
 use getgpu_lock::Role;
 use getgpu_model::{Failure, Kind, Visible};
-use getgpu_queue::{Name, Selected, Served, outlast};
+use getgpu_queue::{Name, Outage, Selected, Served};
 
 use answer::Chosen;
 use choose::choose;
@@ -128,30 +128,27 @@ fn choose_or_queue<'c>(
         // Now, while the library is being loaded.
         LazyCell::force(caller);
     }
-    let mut refused = None;
-    let first = outlast(node, call.diag, |node| {
-        let granted = Rc::new(asked.clone().granted(node)?);
-        granted.grant.tell_correction(call.diag);
-        match choose(call, node, &granted) {
-            Ok(chosen) => Ok((granted, chosen)),
-            Err(failure) => {
-                refused = Some(granted);
-                Err(failure)
-            }
+    let mut outage = Outage::new(call.settings, call.diag);
+    let (granted, chosen) = loop {
+        let granted = asked.clone().granted(node).map(Rc::new);
+        let chosen = match &granted {
+            Ok(granted) => choose(call, node, granted),
+            Err(failure) => Err(failure.clone()),
+        };
+        match (granted, outage.outlasted(node.settle(chosen))) {
+            (_, None) => {}
+            (Ok(granted), Some(chosen)) => break (granted, chosen),
+            (Err(failure), Some(Ok(_))) | (Err(_), Some(Err(failure))) => return Err(failure),
         }
-    });
-    let (granted, chosen) = match (first, refused) {
-        (Ok((granted, chosen)), _) => (granted, Ok(chosen)),
-        (Err(failure), Some(granted)) => (granted, Err(failure)),
-        (Err(failure), None) => return Err(failure),
     };
+    granted.grant.tell_correction(call.diag);
     let none = match &chosen {
         Err(failure) => failure.kind == Kind::NoneFree,
         Ok(chosen) => matches!(chosen, Chosen::Unconfirmed(Selected::Queue(_))),
     };
     if none && reserved_by_sibling(call, &granted) {
-        let chosen = node.ask(|node| choose(call, node, &granted))?;
-        return Ok((granted, chosen));
+        let chosen = choose(call, node, &granted);
+        return Ok((granted, node.settle(chosen)?));
     }
     Ok((granted, chosen?))
 }
