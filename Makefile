@@ -28,7 +28,7 @@ arch        = $(shell uname -m)
 foreign     = $(filter-out $(shell uname -m),$(arch))
 shipped     = -p getgpu -p cudawrap -p libcudawrap -p create-cudawrap
 
-.PHONY: all help build built portable demo check check-changed check-all deny check-gpu torture fuzz asan mutants mutants-sample miri coverage properties soak loops slurm-load slurm-page slurm-table slurm-starts storms aarch64 budget bench install install-files uninstall uninstall-files stage stage-rpm deb rpm portable-deb portable-rpm deb-only rpm-only dist reproducible versions peers wheel wheel-only clean
+.PHONY: all help build built portable demo check check-changed check-all deny check-gpu torture fuzz asan mutants mutants-sample miri coverage properties soak loops story slurm-load slurm-page slurm-table slurm-starts storms aarch64 budget bench install install-files uninstall uninstall-files stage stage-rpm deb rpm portable-deb portable-rpm deb-only rpm-only dist reproducible versions peers wheel wheel-only clean
 
 all: build
 
@@ -135,6 +135,10 @@ miri:
 # Lines of the products that run in the unit tests, and in the processes of all tests, by crate and file; needs llvm-tools.
 coverage:
 	tests/coverage.sh
+
+story: ## each function between main and the claim on a device, by gdb
+	$(CARGO) build --workspace --locked
+	tests/story.sh $(target)/debug
 
 # Random input by proptest, which also knows what the answer has to be: settings, lists, variables, /proc, NVML's answers, names of programs.
 properties:
