@@ -7,7 +7,7 @@ use std::collections::HashMap;
 use std::time::Duration;
 
 use crate::choice::cap::Admission;
-use crate::choice::device_claim::{self, Patience};
+use crate::choice::device_claim::{self, Retry};
 use crate::choice::offer::{self, ChoiceOutcome, Offer, Rejected};
 use crate::choice::policy::{Candidate, Preference};
 use crate::choice::round::Round;
@@ -113,10 +113,10 @@ impl Chooser<'_, '_> {
             Admission::Within(guard) => guard,
             Admission::Over(over) => return Ok(ChoiceOutcome::OverCap(over)),
         };
-        let patience = if share {
-            Patience::new(SHARE_PATIENCE, Duration::from_micros(100))
+        let retry = if share {
+            Retry::new(SHARE_PATIENCE, Duration::from_micros(100))
         } else {
-            Patience::new(PATIENCE, Duration::from_millis(2))
+            Retry::new(PATIENCE, Duration::from_millis(2))
         };
         let mut round = Round {
             pool: &pool,
@@ -143,7 +143,7 @@ impl Chooser<'_, '_> {
                 }
             }
             // Others are deciding about some: a call that gives way leaves one of them free.
-            if !is_picked && is_contended && patience.pause() {
+            if !is_picked && is_contended && retry.pause() {
                 continue;
             }
             if !round.goes_on(is_picked) {

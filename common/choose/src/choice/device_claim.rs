@@ -42,13 +42,13 @@ pub fn claim(
 }
 
 /// How long a call looks again while only tentative claims of others are in the way.
-pub(crate) struct Patience {
+pub(crate) struct Retry {
     began: Instant,
     limit: Duration,
     between: Duration,
 }
 
-impl Patience {
+impl Retry {
     /// So long from now on, with such pauses.
     pub(crate) fn new(limit: Duration, between: Duration) -> Self {
         let began = run_clock::now();

@@ -9,7 +9,7 @@ use super::in_use::InUse;
 use super::kind::{TakeKind, Way};
 use super::taken::{Got, Part, Taken};
 use crate::causes::{ChooseCause, Room};
-use crate::choice::device_claim::{self, Patience};
+use crate::choice::device_claim::{self, Retry};
 use crate::choice::offer::{Offer, Rejected};
 use crate::ownership::{Basis, Cover};
 use crate::pool::Portion;
@@ -339,11 +339,11 @@ impl NamedDevice<'_> {
     /// free. Tries again while other calls hold tentative claims there.
     fn part(&self) -> Result<Option<Claim>, Failure> {
         let (lock_file, side) = (self.all.lock_file, Side::Lease);
-        let patience = Patience::new(PATIENCE, PAUSE);
+        let retry = Retry::new(PATIENCE, PAUSE);
         loop {
             match device_claim::claim(lock_file, self.probe, side, self.request, self.device)? {
                 Offer::Available(claim) => return Ok(Some(claim)),
-                Offer::Rejected(Rejected::Tentative) if patience.pause() => {}
+                Offer::Rejected(Rejected::Tentative) if retry.pause() => {}
                 Offer::Rejected(_) => return Ok(None),
             }
         }
