@@ -113,11 +113,6 @@ impl Chooser<'_, '_> {
             Admission::Within(guard) => guard,
             Admission::Over(over) => return Ok(ChoiceOutcome::OverCap(over)),
         };
-        let retry = if share {
-            Retry::new(SHARE_PATIENCE, Duration::from_micros(100))
-        } else {
-            Retry::new(PATIENCE, Duration::from_millis(2))
-        };
         let mut round = Round {
             pool: &pool,
             apart: count > 1 && inventory.one_per_gpu_instance(),
@@ -126,6 +121,11 @@ impl Chooser<'_, '_> {
             picked: Vec::new(),
             links: connected::links(self.node, self.request, &pool)?,
             refused_before: 0,
+        };
+        let retry = if share {
+            Retry::new(SHARE_PATIENCE, Duration::from_micros(100))
+        } else {
+            Retry::new(PATIENCE, Duration::from_millis(2))
         };
         while round.picked.len() < count {
             let (mut is_picked, mut is_contended) = (false, false);
