@@ -1,5 +1,5 @@
 """A real Slurm on this host whose nodes are simulated machines: what page.py and table.py have in common. Its own nvml plugin
-finds the GPUs. Needs what run.sh needs."""
+finds the GPUs. Needs what run.sh needs. With SLURM_PLUGINS=DIR and GPU_NVML=FILE it is another Slurm, the first in PATH."""
 
 import os
 import shutil
@@ -47,7 +47,8 @@ def host():
 
 def own_lines(root, port):
     """What slurm.conf needs for a cluster of one host without munge."""
-    plugins = subprocess.getoutput("dpkg -L slurm-wlm-basic-plugins | grep -m1 /select_cons_tres.so")
+    debian = "dpkg -L slurm-wlm-basic-plugins | grep -m1 /select_cons_tres.so"
+    plugins = os.environ.get("SLURM_PLUGINS") or Path(subprocess.getoutput(debian)).parent
     return f"""SlurmctldPort={port}
 SlurmUser=root
 SlurmdUser=root
@@ -60,7 +61,7 @@ SlurmdPidFile={root}/slurmd-%n.pid
 SlurmctldLogFile={root}/log/slurmctld
 SlurmdLogFile={root}/log/%n
 SlurmdParameters=config_overrides
-PluginDir={Path(plugins).parent}:{root}/plugins
+PluginDir={plugins}:{root}/plugins
 MpiDefault=none
 """
 
@@ -102,7 +103,7 @@ def machine(root, node, gpus, settings, hidden):
     for log in ["runs.log", "collisions.log"]:
         write(own / "sim" / log, "", 0o666)
     variables = f"SIM_NODE={own}/sim LD_LIBRARY_PATH={root}/lib GETGPU_LOCK={own}/run/lock GETGPU_CONFIG={own}/config.toml"
-    write(own / "env", f"export {variables} PATH={root}/real:/usr/sbin:/usr/bin:/sbin:/bin\n")
+    write(own / "env", f"export {variables} PATH={root}/real:/usr/local/bin:/usr/sbin:/usr/bin:/sbin:/bin\n")
 
 
 def start(root, environment, nodes):

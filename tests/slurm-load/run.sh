@@ -8,7 +8,7 @@
 #   cargo build --workspace; tests/slurm-load/run.sh DIR [JOBS=500] [TARGET=target/debug]
 #
 # Needs root, slurmctld, slurmd, slurm-client, gpu_nvml.so (.ci/install fetches it) and mount namespaces; ConstrainDevices with cgroups
-# of version 1 alone. Without them it says SKIPPED. DIR is made anew; all is in it but the cgroups.
+# of version 1 alone. Without them it says SKIPPED. With SLURM_PLUGINS=DIR and GPU_NVML=FILE it is another Slurm, the first in PATH. DIR is made anew; all is in it but the cgroups.
 # shellcheck disable=SC1090,SC1091,SC2016,SC2209 # files and scripts that it makes itself; words, not commands
 set -eu
 export PATH=$PATH:/usr/sbin:/sbin
@@ -34,7 +34,7 @@ prepare() { # name, GPUs, settings
     printf 'without_grant = "none"\n%s\n' "$3" >"$D/$1/config.toml"
     cat >"$D/$1/env" <<C
 export SIM_NODE=$D/$1/sim LD_LIBRARY_PATH=$D/lib GETGPU_LOCK=$D/$1/run/lock GETGPU_CONFIG=$D/$1/config.toml TMPDIR=/tmp
-export PATH=$D/bin:/usr/sbin:/usr/bin:/sbin:/bin
+export PATH=$D/bin:/usr/local/bin:/usr/sbin:/usr/bin:/sbin:/bin
 C
     setsid unshare --mount --propagation private bash -c '. "$1/$2/env"; exec "$0" "$@"' "$HERE/node.sh" "$D" "$1" "$2" &
     echo $! >"$D/$1/pid"
@@ -70,7 +70,7 @@ SlurmctldPidFile=$D/slurmctld.pid
 SlurmdPidFile=$D/slurmd-%n.pid
 SlurmctldLogFile=$D/log/slurmctld
 SlurmdLogFile=$D/log/%n
-PluginDir=$(dirname "$(dpkg -L slurm-wlm-basic-plugins 2>/dev/null | grep -m1 '/select_cons_tres.so$' || echo /usr/lib64/slurm/x)"):$D/plugins
+PluginDir=${SLURM_PLUGINS:-$(dirname "$(dpkg -L slurm-wlm-basic-plugins 2>/dev/null | grep -m1 '/select_cons_tres.so$' || echo /usr/lib64/slurm/x)")}:$D/plugins
 ProctrackType=proctrack/cgroup
 TaskPlugin=task/cgroup
 SelectType=select/cons_tres
