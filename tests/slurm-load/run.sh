@@ -136,7 +136,7 @@ submit() { # partition, type, kind, programs, options
     shift 4
     sbatch -Q --parsable -p "$partition" --requeue --open-mode=append -D /tmp --uid="$USER_OF" -o "$D/out/%A_%a_%j" --export="NONE,GPU=$type" "${@//TYPE/$type}" \
         "$D/job" "$kind" "$programs" >/dev/null
-    USER_OF=$([ "$USER_OF" = nobody ] && echo games || echo nobody)
+    USER_OF=$([ "$USER_OF" = daemon ] && echo games || echo daemon)
 }
 
 # Each line: kind, programs that have a device in the end, options. Bindings that Slurm itself does without are not here.
@@ -202,11 +202,11 @@ care() {
 
 # What slurmd froze for a suspend and, restarted meanwhile, forgot to thaw.
 thaw() {
-    find /sys/fs/cgroup/freezer/slurm_{mig,whole} -name freezer.state 2>/dev/null | while read -r state; do echo THAWED >"$state"; done
+    find /sys/fs/cgroup/freezer/slurm_{mig,whole} -name freezer.state 2>/dev/null | while read -r state; do { echo THAWED >"$state"; } 2>/dev/null || true; done
 }
 
 tear_down() {
-    scancel --full --signal=KILL --user=nobody,games 2>/dev/null || true; scancel --user=nobody,games 2>/dev/null || true
+    scancel --full --signal=KILL --user=daemon,games 2>/dev/null || true; scancel --user=daemon,games 2>/dev/null || true
     for _ in $(seq 100); do [ -n "$(squeue -h 2>/dev/null)" ] || break; sleep 0.2; done
     for pid in "$D"/*.pid; do kill "$(cat "$pid")" 2>/dev/null || true; done
     thaw
@@ -242,7 +242,7 @@ late_prologs() {
 
 trap tear_down EXIT
 set_up
-USER_OF=nobody SUSPENDED='' QUIET=0 BEGAN=$SECONDS
+USER_OF=daemon SUSPENDED='' QUIET=0 BEGAN=$SECONDS
 load
 echo "seconds: $((SECONDS - BEGAN)), ConstrainDevices=$CONSTRAIN"
 quiet_starts

@@ -171,7 +171,7 @@ def run(form, way, root, environment):
     node, options, script, _, most = form
     app = str(root / "real" / ("wrapped" if way == "cudawrap" else "app"))
     environment = dict(environment, MOST=str(max(most, 1)))
-    common = ["-p", f"{node}-{WAYS[way]}", "--uid=nobody", "-D", "/tmp", *options.split()]
+    common = ["-p", f"{node}-{WAYS[way]}", "--uid=games", "-D", "/tmp", *options.split()]
     if script is None:
         words = ["srun", "-Q", "-l", "-t1", *common, app]
         ran = subprocess.run(words, env=environment, capture_output=True, text=True, timeout=120)
