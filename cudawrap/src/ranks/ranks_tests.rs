@@ -93,6 +93,8 @@ fn a_batch_script_is_no_rank_and_the_launcher_in_it_wins() {
     let batch =
         "SLURM_JOB_ID=9 SLURM_LOCALID=0 SLURM_PROCID=0 SLURM_NTASKS=4 SLURM_TASKS_PER_NODE=4";
     assert_eq!(rank(batch).unwrap(), None);
+    let since_26_05 = format!("{batch} SLURM_STEPID=-5 SLURM_STEP_ID=-5");
+    assert_eq!(rank(&since_26_05).unwrap(), None);
     let mpirun = format!(
         "{batch} OMPI_COMM_WORLD_LOCAL_RANK=2 OMPI_COMM_WORLD_LOCAL_SIZE=4 OMPI_COMM_WORLD_RANK=2"
     );

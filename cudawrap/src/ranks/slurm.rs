@@ -2,7 +2,10 @@
 //! inside a step: a batch script, and whatever it starts by other means than srun, has
 //! SLURM_LOCALID=0 without being a rank.
 
-use getgpu_model::{Failure, batch::tasks_on};
+use getgpu_model::{
+    Failure,
+    batch::{is_step, tasks_on},
+};
 
 use super::rank::{Rank, RankVariables, number};
 
@@ -12,13 +15,11 @@ pub fn find_rank(get: RankVariables<'_>) -> Result<Option<Rank>, Failure> {
         return Ok(None);
     };
     // A batch script is told that it is the first of all, and nothing of a step.
-    let stepped = [
-        "SLURM_STEP_ID",
-        "SLURM_STEP_NUM_TASKS",
-        "SLURM_STEP_TASKS_PER_NODE",
-    ];
+    let stepped = ["SLURM_STEP_NUM_TASKS", "SLURM_STEP_TASKS_PER_NODE"];
+    let in_step =
+        is_step(get("SLURM_STEP_ID").as_deref()) || stepped.iter().any(|name| get(name).is_some());
     let later = local > 0 || number(get, "SLURM_PROCID")?.is_some_and(|global| global > 0);
-    if !later && stepped.iter().all(|name| get(name).is_none()) {
+    if !later && !in_step {
         return Ok(None);
     }
     let size = size(get)?;

@@ -4,6 +4,8 @@
 
 use std::ffi::OsString;
 
+use super::is_step;
+
 /// Variables that list the job's GPUs by their numbers on the node, commas or blanks
 /// between. A step inherits the first one from its batch script, and has the second.
 const LISTS: [&str; 2] = ["SLURM_JOB_GPUS", "SLURM_STEP_GPUS"];
@@ -41,7 +43,7 @@ impl BatchGpus {
         let mut resources: Vec<String> = names.into_iter().filter(|name| is_gpus(name)).collect();
         resources.sort_unstable();
         let mut lists = LISTS;
-        if text("SLURM_STEP_ID").is_some() {
+        if is_step(text("SLURM_STEP_ID").as_deref()) {
             lists.reverse();
         }
         let names = lists
@@ -121,6 +123,8 @@ mod tests {
             (&[("SLURM_GPUS_ON_NODE", "2")], of(&[], Some(2), false)),
             (&[("SLURM_GPUS_ON_NODE", "0")], None),
             (&[("SLURM_JOB_GPUS", "MIG-x"), ("SLURM_STEP_GPUS", "1")], of(&[1], None, true)),
+            (&[("SLURM_JOB_GPUS", "0,1"), ("SLURM_STEP_GPUS", "1"), ("SLURM_STEP_ID", "-5")],
+                of(&[0, 1], None, true)),
             (&[("SLURM_JOB_GPUS", "0,1"), ("SLURM_STEP_GPUS", "1"), ("SLURM_STEP_ID", "0")],
                 of(&[1], None, true)),
             (&[("SLURM_JOB_GPUS", "MIG-x")], not_told.clone()),

@@ -38,6 +38,12 @@ impl PlaceInJob {
     }
 }
 
+/// Whether a SLURM_STEP_ID is that of a step. A batch script has none or, from Slurm 26.05 on, the number
+/// of all batch scripts (SLURM_BATCH_SCRIPT of slurm.h, written with a sign).
+pub fn is_step(id: Option<&str>) -> bool {
+    id.is_some_and(|id| !["", "-5", "4294967291"].contains(&id))
+}
+
 /// A whole number, as Slurm writes it.
 pub fn whole(text: &str) -> Option<usize> {
     let plain = !text.is_empty() && text.bytes().all(|byte| byte.is_ascii_digit());
@@ -65,7 +71,18 @@ pub fn tasks_on(list: &str, node: usize) -> Option<usize> {
 
 #[cfg(test)]
 mod tests {
-    use super::tasks_on;
+    use super::{is_step, tasks_on};
+
+    #[test]
+    fn a_batch_script_is_no_step() {
+        for id in [None, Some(""), Some("-5"), Some("4294967291")] {
+            assert!(!is_step(id), "{id:?}");
+        }
+        // The last two: the shell of an allocation (SLURM_INTERACTIVE_STEP) is one.
+        for id in ["0", "17", "4294967290", "-6"] {
+            assert!(is_step(Some(id)), "{id}");
+        }
+    }
 
     #[test]
     fn lists_of_tasks() {

@@ -2,7 +2,7 @@
 //! its grant, how many tasks there are beside it, and which part of the grant is its own.
 //! Pure, over a function that reads a variable.
 
-use getgpu_model::batch::{tasks_on, whole};
+use getgpu_model::batch::{is_step, tasks_on, whole};
 
 /// Reads a variable.
 pub type TaskVariables<'a> = &'a dyn Fn(&str) -> Option<String>;
@@ -26,6 +26,10 @@ fn number(get: TaskVariables<'_>, name: &str) -> Option<usize> {
 /// A variable that is not empty.
 fn set(get: TaskVariables<'_>, name: &str) -> Option<String> {
     get(name).filter(|value| !value.is_empty())
+}
+
+fn in_step(get: TaskVariables<'_>) -> bool {
+    is_step(get("SLURM_STEP_ID").as_deref())
 }
 
 /// The numbers under which the prolog may have reserved a part: a task of a heterogeneous
@@ -52,8 +56,7 @@ pub fn granted(get: TaskVariables<'_>) -> Option<usize> {
         // --gpu-bind=none, and gres without variables. A step that asked for no GPUs
         // inherits what the batch script was told about its job.
         None => {
-            let stepped = get("SLURM_STEP_ID").is_some();
-            let list = if stepped {
+            let list = if in_step(get) {
                 "SLURM_STEP_GPUS"
             } else {
                 "SLURM_JOB_GPUS"
@@ -80,8 +83,7 @@ pub fn promised<'a>(
 /// Whether this is the batch script of a job with several tasks, each of which is asked
 /// for by itself.
 pub fn only_starts_tasks(get: TaskVariables<'_>) -> bool {
-    get("SLURM_STEP_ID").is_none()
-        && !["", "1"].contains(&get("SLURM_NTASKS").unwrap_or_default().as_str())
+    !in_step(get) && !["", "1"].contains(&get("SLURM_NTASKS").unwrap_or_default().as_str())
 }
 
 /// How a grant of `devices` is divided among the tasks on this node.
@@ -104,7 +106,7 @@ pub fn division(get: TaskVariables<'_>, devices: usize) -> Division {
 /// neither does. A batch script is one task, and its variables are inherited by its steps.
 /// If only the sum over several nodes is known, it is the sum.
 fn tasks(get: TaskVariables<'_>) -> usize {
-    if get("SLURM_STEP_ID").is_none() && set(get, "SLURM_TASKS_PER_NODE").is_some() {
+    if !in_step(get) && set(get, "SLURM_TASKS_PER_NODE").is_some() {
         return 1;
     }
     let node = get("SLURM_NODEID").map_or(Some(0), |node| whole(&node));
@@ -148,6 +150,7 @@ mod tests {
             (0, &[step, listed("4")], Division::One),
             (0, &[step, listed("1")], Division::All),
             (4, &[("SLURM_TASKS_PER_NODE", "4")], Division::All),
+            (4, &[("SLURM_STEP_ID", "-5"), ("SLURM_TASKS_PER_NODE", "4")], Division::All),
             (4, &[step, ("SLURM_STEP_NUM_TASKS", "1"), ("SLURM_NTASKS", "4")], Division::All),
             (4, &[step, ("SLURM_NTASKS", "6")], Division::Part(2)),
             (4, &[step, ("SLURM_STEP_NUM_TASKS", "4"), ("SLURM_NTASKS", "1")], Division::One),
@@ -175,12 +178,26 @@ mod tests {
             (&[("CUDA_VISIBLE_DEVICES", "-1")], None),
             (&[("SLURM_JOB_GPUS", "2")], Some(0)),
             (&[step, ("SLURM_JOB_GPUS", "2")], None),
+            (&[("SLURM_STEP_ID", "-5"), ("SLURM_JOB_GPUS", "2")], Some(0)),
             (&[step, ("SLURM_GPUS_ON_NODE", "2")], Some(2)),
             (&[step, ("SLURM_GPUS_ON_NODE", "0")], None),
             (&[step, ("SLURM_STEP_GPUS", "2,3"), ("SLURM_GPUS_ON_NODE", "2")], Some(2)),
         ];
         for (pairs, expected) in cases {
             assert_eq!(with(pairs, granted), expected, "{pairs:?}");
+        }
+    }
+
+    #[test]
+    fn a_batch_script_of_several_tasks_only_starts_them() {
+        let several = ("SLURM_NTASKS", "2");
+        for (pairs, expected) in [
+            (&[several][..], true),
+            (&[several, ("SLURM_STEP_ID", "-5")], true),
+            (&[several, ("SLURM_STEP_ID", "0")], false),
+            (&[("SLURM_NTASKS", "1"), ("SLURM_STEP_ID", "-5")], false),
+        ] {
+            assert_eq!(with(pairs, only_starts_tasks), expected, "{pairs:?}");
         }
     }
 
