@@ -22,6 +22,8 @@ import cluster
 from cluster import A100, TOP, write
 
 PORT = 28100
+# Newer versions of srun have no --uid.
+AS_USER = ["setpriv", "--reuid=games", "--regid=games", "--clear-groups"]
 WAYS = {"bare": "plain", "cudawrap": "plain", "TaskProlog": "tasks", "Prolog and TaskProlog": "parts"}
 CONSTRAINTS = {"constrained, hidden": ("yes", True), "constrained, listed": ("yes", False), "not constrained": ("no", False)}
 MIG5 = f'[[gpu]]\n{A100}mig = true\nlayout = "5x1g.5gb"\n'
@@ -159,7 +161,7 @@ def numbered(root, node, environment):
     if node == "mixed":
         return []
     if node == "mig":
-        words = ["srun", "-Q", "-p", "mig-plain", "--gres=gpu:8", "printenv", "CUDA_VISIBLE_DEVICES"]
+        words = [*AS_USER, "srun", "-Q", "-p", "mig-plain", "--gres=gpu:8", "printenv", "CUDA_VISIBLE_DEVICES"]
         return subprocess.run(words, env=environment, capture_output=True, text=True).stdout.strip().split(",")
     words = [root / "bin/getgpu", "--list", "--json"]
     listing = subprocess.run(words, env=dict(environment, SLURMD_NODENAME=node), capture_output=True, text=True)
@@ -171,14 +173,14 @@ def run(form, way, root, environment):
     node, options, script, _, most = form
     app = str(root / "real" / ("wrapped" if way == "cudawrap" else "app"))
     environment = dict(environment, MOST=str(max(most, 1)))
-    common = ["-p", f"{node}-{WAYS[way]}", "--uid=games", "-D", "/tmp", *options.split()]
+    common = ["-p", f"{node}-{WAYS[way]}", "-D", "/tmp", *options.split()]
     if script is None:
-        words = ["srun", "-Q", "-l", "-t1", *common, app]
+        words = [*AS_USER, "srun", "-Q", "-l", "-t1", *common, app]
         ran = subprocess.run(words, env=environment, capture_output=True, text=True, timeout=120)
         return ran.stdout + ran.stderr
     out = root / "out" / f"batch-{time.monotonic_ns()}"
     text = f"#!/bin/bash\n. {root}/{node}/env\n{script.replace('APP', app)}\necho DONE\n"
-    words = ["sbatch", "-Q", "-t1", "-o", str(out), *common]
+    words = [*AS_USER, "sbatch", "-Q", "-t1", "-o", str(out), *common]
     subprocess.run(words, input=text, env=environment, check=True, stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL, text=True)
     for _ in range(600):
         if out.exists() and re.search("^DONE|CANCELLED", out.read_text(), re.M):
