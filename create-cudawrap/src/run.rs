@@ -22,7 +22,6 @@ use crate::names::Names;
 use crate::options::{self, CreateOptions, PROGRAM, Parsed, WrapTask};
 use crate::plan::Goal;
 use crate::registry::Note;
-use crate::site::Site;
 use crate::status;
 use crate::target::{self, Target};
 use crate::wrapper;
@@ -84,11 +83,13 @@ fn change(options: &CreateOptions, goal: Goal, diag: &Diag) -> Result<bool, Fail
     if let Some(found) = &wrapper {
         diag.note(&format!("links lead to {}", found.text.to_string_lossy()));
     }
-    options.site.check_exists()?;
+    if let Some(links) = &options.links {
+        links.check_exists()?;
+    }
     let note = Note::find();
     let mut paths = paths(options, note.as_ref())?;
     // For each program by itself, as --status shows them.
-    if goal != Goal::Wrap && options.site == Site::InPlace && options.paths.is_some() {
+    if goal != Goal::Wrap && options.links.is_none() && options.paths.is_some() {
         paths = wrapped_in(paths, wrapper.as_ref().map(|found| found.id), diag)?;
     }
     let job = Wrapping {

@@ -11,7 +11,6 @@ use super::table::{CreateArguments, Doing, GUIDE, PROGRAM, command};
 use super::{CreateOptions, Parsed, WrapTask};
 use crate::causes::{Contradiction, CreateCause};
 use crate::plan::Goal;
-use crate::site::Site;
 
 /// Reads the command line (without the program's name).
 pub fn parse(args: impl IntoIterator<Item = OsString>) -> Result<Parsed, Failure> {
@@ -39,10 +38,7 @@ fn checked(typed: CreateArguments) -> Result<CreateOptions, Failure> {
     Ok(CreateOptions {
         task,
         paths: (!all).then_some(typed.paths),
-        site: typed
-            .how
-            .link_dir
-            .map_or(Site::InPlace, |dir| Site::Beside(dir.into())),
+        links: typed.how.link_dir.map(Into::into),
         dry_run: typed.how.dry_run,
         force: typed.how.force,
         wrapper: typed.how.wrapper,
