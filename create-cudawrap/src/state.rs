@@ -65,7 +65,7 @@ fn program(seen: &PathSnapshot) -> PathState {
         }
     } else if seen.form == Some(Form::Own(WRAPPER)) && has_program {
         PathState::Copied
-    } else if app.runs && seen.form.is_none_or(Form::is_program) && (has_program || stale) {
+    } else if app.runs && seen.form.and_then(Form::fault).is_none() && (has_program || stale) {
         PathState::Upgraded
     } else {
         PathState::Unclear
