@@ -28,24 +28,20 @@ pub fn name(name: &OsStr) -> Result<(), Failure> {
         let name = &name.to_string_lossy();
         return Err(PathCause::OwnProgram { name }.into());
     }
-    if let Some(app) = without_number(name).filter(|_| names::original(name).is_none()) {
-        let meant = Path::new(app).display();
-        return Err(PathCause::NameOfOlder { meant }.into());
-    }
-    match names::original(name) {
-        Some(app) => {
-            let meant = Path::new(app).display();
-            Err(PathCause::NameOfWrapped { meant }.into())
-        }
-        None => Ok(()),
+    let meant = |app| Path::new(app).display();
+    let (wrapped, older) = (names::original(name), without_number(name));
+    match (wrapped.map(meant), older.map(meant)) {
+        (Some(meant), _) => Err(PathCause::NameOfWrapped { meant }.into()),
+        (None, Some(meant)) => Err(PathCause::NameOfOlder { meant }.into()),
+        (None, None) => Ok(()),
     }
 }
 
 /// A path that leaves no room for the names beside it. `longest`: of a name here.
-pub fn length(path: &Path, longest: u64) -> Result<(), Failure> {
+pub fn length(path: &Path, longest: usize) -> Result<(), Failure> {
     // 255 is what every caller of readdir copes with; some file systems allow less, none
     // that matters more.
-    let longest = usize::try_from(longest).unwrap_or(usize::MAX).min(255);
+    let longest = longest.min(255);
     let name = path.file_name().unwrap_or_default();
     if name.as_bytes().len() + ADDED > longest {
         let most = longest.saturating_sub(ADDED);

@@ -129,7 +129,7 @@ impl Wrapping<'_> {
         if self.goal != Goal::Undo {
             let longest = dir.filesystem().map_err(PathCause::from)?;
             let longest = longest.maximum_name_length();
-            checks::length(&target.path(), u64::try_from(longest).unwrap_or(255))?;
+            checks::length(&target.path(), usize::try_from(longest).unwrap_or(255))?;
         }
         if !self.options.dry_run {
             let if_no_locks = if self.options.force {
@@ -175,10 +175,7 @@ impl Wrapping<'_> {
             for warning in checks::warnings(target, dir) {
                 self.warn(path, warning);
             }
-            let of_argv0 = advice::of_argv0(dir.path(), &target.name);
-            let of_count = advice::of_count(&target.name);
-            let of_pipeline = advice::of_pipeline(&target.name);
-            for advice in of_argv0.into_iter().chain(of_count).chain(of_pipeline) {
+            for advice in advice::of_program(dir.path(), &target.name) {
                 self.diag.hint(&format!("{}: {advice}", path.display()));
             }
         }
