@@ -6,7 +6,7 @@ use std::path::PathBuf;
 
 use clap::Command;
 use clap_mangen::Man;
-use getgpu_settings::{KEYS, Settings};
+use getgpu_settings::{Settings, keys};
 use roff::{Inline, Roff, bold, line_break, roman};
 
 use crate::Made;
@@ -83,7 +83,7 @@ fn list(lines: &[(&str, &str)]) -> String {
 /// The settings that are policy, or those that are preferences.
 fn settings(policy: bool) -> String {
     let built_in = Settings::default();
-    let keys = KEYS.iter().filter(|key| key.policy == policy);
+    let keys = keys::all().filter(|key| key.policy == policy);
     keys.map(|key| {
         // A list can be broken between its items.
         let value = (key.show)(&built_in).replace("\",\"", "\", \"");

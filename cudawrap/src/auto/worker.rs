@@ -12,7 +12,7 @@ use getgpu_choose::{LockWarning, find_lock_file};
 use getgpu_linux::{OwnLock, procfs::fdinfo, sys};
 use getgpu_lock::ownership_proof;
 use getgpu_model::{Diag, Failure, Kind, Verbosity, Visible};
-use getgpu_settings::{Environment, Loaded, Settings, Source};
+use getgpu_settings::{Environment, Loaded, Settings};
 
 use crate::call::Lessee;
 use crate::lease::Lease;
@@ -148,10 +148,7 @@ fn visible_only(mut ready: LaunchSpec, unset: Option<&str>, diag: &Diag) -> Laun
 
 /// The settings of a program that runs already: its threads have their CPUs.
 fn in_force(loaded: Loaded) -> Settings {
-    let waits = loaded
-        .sources
-        .iter()
-        .any(|(key, source)| *key == "wait" && matches!(source, Source::Typed(_)));
+    let waits = loaded.typed.contains_key("wait");
     let mut settings = loaded.settings;
     if let Some(wait) = settings.auto.wait.filter(|_| !waits) {
         settings.wait = wait;
