@@ -16,7 +16,7 @@ use std::path::Path;
 
 use getgpu_ask::{Look, Node};
 use getgpu_choose::Granted;
-use getgpu_model::{CpuSet, Device, Failure, Units, Uuid, cpus::mask, reason};
+use getgpu_model::{CpuSet, Device, Failure, Units, Uuid, cpus::mask, quantity, reason};
 use getgpu_settings::Settings;
 
 use crate::call::CudawrapCall;
@@ -121,10 +121,8 @@ pub fn join(
     match bind(lease, devices, &Around { call, neighbours }) {
         Ok(CpuPart { cpus, alone }) => {
             let cores = topology::cores(Path::new(CPUS), &cpus).len();
-            diag.note(&format!(
-                "bound to CPUs {cpus} ({cores} {})",
-                if cores == 1 { "core" } else { "cores" }
-            ));
+            let counted = quantity::counted(cores, "core");
+            diag.note(&format!("bound to CPUs {cpus} ({counted})"));
             let bound = (mask_origin::BOUND.to_owned(), cpus.to_string());
             ready.variables.push(bound);
             ready.variables.extend(

@@ -116,30 +116,25 @@ fn check_shown(call: &CudawrapCall<'_>, rank: &Rank, devices: usize) -> Result<(
         return Ok(());
     }
     let (shown, ranks) = (call.settings.visible, rank.size.unwrap_or(rank.local + 1));
-    let is_refused = match shown {
-        Shown::One => false,
-        Shown::First => true,
-        Shown::All => ranks > devices,
-    };
-    if !is_refused {
-        return Ok(());
-    }
     // The words after a link's name belong to its program.
     let (first, all) = match call.origin {
         Origin::Link => ("CUDAWRAP_VISIBLE=first", "CUDAWRAP_VISIBLE=all"),
         Origin::OwnName => ("--visible first", "--visible all"),
     };
-    if shown == Shown::All {
-        let devices = quantity::counted(devices, "device");
-        return Err(CudawrapUsage::RanksLackDevices {
-            all,
-            name,
-            ranks,
-            devices,
+    match shown {
+        Shown::First => Err(CudawrapUsage::RankTakesOther { first, name, all }.into()),
+        Shown::All if ranks > devices => {
+            let devices = quantity::counted(devices, "device");
+            Err(CudawrapUsage::RanksLackDevices {
+                all,
+                name,
+                ranks,
+                devices,
+            }
+            .into())
         }
-        .into());
+        Shown::One | Shown::All => Ok(()),
     }
-    Err(CudawrapUsage::RankTakesOther { first, name, all }.into())
 }
 
 /// Gives a rank its part of the devices that ranks divide, and says which is nearest.

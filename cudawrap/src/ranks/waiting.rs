@@ -59,17 +59,16 @@ pub fn check(
         return Ok(());
     }
     let ranks = rank.size.unwrap_or(rank.local + 1);
-    let served = match divided {
-        DividedFrom::Node => 0,
-        DividedFrom::Grant => served(rank, devices, call.settings.share, request.count),
+    let (served, why) = match divided {
+        DividedFrom::Node => (0, RanksFault::EachHolds),
+        DividedFrom::Grant => {
+            let served = served(rank, devices, call.settings.share, request.count);
+            (served, RanksFault::TooManyRanks)
+        }
     };
     if ranks <= served {
         return Ok(());
     }
-    let why = match divided {
-        DividedFrom::Node => RanksFault::EachHolds,
-        DividedFrom::Grant => RanksFault::TooManyRanks,
-    };
     let remedy = hint(call, rank, devices.len(), divided);
     Err(CudawrapUsage::RanksWait { ranks, why, remedy }.into())
 }
