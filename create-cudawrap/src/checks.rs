@@ -80,9 +80,7 @@ pub fn program(
     wrapper: &Wrapper,
     force: bool,
 ) -> Result<(), Failure> {
-    if let Some(name) = which_own(target, wrapper) {
-        return Err(PathCause::OwnProgram { name: &name }.into());
-    }
+    not_own(target, wrapper)?;
     if !seen.app.runs {
         return Err(PathCause::NotExecutable.into());
     }
@@ -116,8 +114,16 @@ fn form(form: Option<Form>) -> Result<(), Failure> {
     }
 }
 
+/// Refuses one of our own programs.
+pub fn not_own(target: &Target, wrapper: &Wrapper) -> Result<(), Failure> {
+    match which_own(target, wrapper) {
+        Some(name) => Err(PathCause::OwnProgram { name: &name }.into()),
+        None => Ok(()),
+    }
+}
+
 /// Which of our programs the target is or leads to, by name or by being the same file.
-pub fn which_own(target: &Target, wrapper: &Wrapper) -> Option<String> {
+fn which_own(target: &Target, wrapper: &Wrapper) -> Option<String> {
     let path = target.path();
     let end = std::fs::canonicalize(&path)
         .ok()
@@ -149,14 +155,10 @@ pub fn warnings(target: &Target, dir: &Directory) -> Vec<&'static str> {
     let behind = dir.stat_behind(&target.name);
     if behind.is_ok_and(|stat| stat.st_mode & 0o6000 != 0) {
         all.push("is setuid or setgid: the CUDA library may ignore CUDA_VISIBLE_DEVICES in such a program");
-    } else if has_capabilities(target) {
+    } else if sys::has_xattr(&target.path(), c"security.capability") {
         all.push("has file capabilities: the CUDA library may ignore CUDA_VISIBLE_DEVICES in such a program");
     }
     all
-}
-
-fn has_capabilities(target: &Target) -> bool {
-    sys::has_xattr(&target.path(), c"security.capability")
 }
 
 /// The network file system that the directory is on, when cudawrap is on another one.

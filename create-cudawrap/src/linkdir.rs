@@ -121,10 +121,7 @@ fn check(target: &Target, program: &Path, wrapper: &Wrapper) -> Result<(), Failu
     {
         return Ok(());
     }
-    let own = checks::which_own(&program, wrapper);
-    own.map_or(Ok(()), |name| {
-        Err(PathCause::OwnProgram { name: &name }.into())
-    })
+    checks::not_own(&program, wrapper)
 }
 
 /// What the link would run instead of `program`, as PATH is now.
