@@ -8,7 +8,7 @@ use clap_complete::{Shell, generate};
 use getgpu_settings::{Policy, Shown, Type};
 
 use crate::Made;
-use crate::programs::{create_cudawrap, cudawrap, getgpu};
+use crate::programs::{self, create_cudawrap};
 
 /// Options whose value is one of a few words.
 const WORDS: [(&str, &[&str]); 3] = [
@@ -18,15 +18,11 @@ const WORDS: [(&str, &[&str]); 3] = [
 ];
 
 pub fn all() -> Vec<Made> {
-    let programs = [
-        ("getgpu", getgpu::command()),
-        ("cudawrap", cudawrap::command()),
-        ("create-cudawrap", create_cudawrap::command()),
-        // Its second name.
-        ("create_cudawrap", create_cudawrap::command()),
-    ];
+    let programs = programs::all().map(|program| (program.name, program.command));
+    // Its second name.
+    let second = ("create_cudawrap", create_cudawrap::command());
     let mut made = Vec::new();
-    for (name, command) in &programs {
+    for (name, command) in &[&programs[..], &[second]].concat() {
         let mut told = told(command.clone());
         for shell in [Shell::Bash, Shell::Zsh, Shell::Fish] {
             let mut script = Vec::new();

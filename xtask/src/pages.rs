@@ -40,10 +40,10 @@ fn made(name: &str, section: u8, text: String) -> Made {
 }
 
 fn page(program: &Program) -> String {
-    let about = program.guide.about;
+    let name = format!("{} - {}", program.name, program.guide.about);
     let places = [
         ("head", head(program.name, 1, "User Commands")),
-        ("name", paragraph(&format!("{} - {about}", program.name))),
+        ("name", Roff::new().text([roman(name)]).to_roff()),
         ("options", options(&program.command)),
         ("environment", list(program.guide.environment)),
         ("exit", list(program.guide.exit)),
@@ -60,10 +60,6 @@ fn head(name: &str, section: u8, volume: &str) -> String {
     format!(
         ".\\\" Made by `cargo run -p xtask` from xtask/pages and the tables of the programs: do not edit.\n{title}"
     )
-}
-
-fn paragraph(text: &str) -> String {
-    Roff::new().text([roman(text)]).to_roff()
 }
 
 /// An entry of a list: a name, and what it means.
