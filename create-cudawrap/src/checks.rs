@@ -6,7 +6,7 @@ use std::ffi::OsStr;
 use std::os::unix::ffi::OsStrExt;
 use std::path::Path;
 
-use getgpu_linux::{Identity, PREFIX, identity, sys, without_number};
+use getgpu_linux::{Identity, PREFIX, identity, without_number};
 use getgpu_model::{Failure, reason};
 
 use crate::causes::{DirectoryRemedy, PathCause, UnfitRemedy};
@@ -155,7 +155,7 @@ pub fn warnings(target: &Target, dir: &Directory) -> Vec<&'static str> {
     let behind = dir.stat_behind(&target.name);
     if behind.is_ok_and(|stat| stat.st_mode & 0o6000 != 0) {
         all.push("is setuid or setgid: the CUDA library may ignore CUDA_VISIBLE_DEVICES in such a program");
-    } else if sys::has_xattr(&target.path(), c"security.capability") {
+    } else if rustix::fs::getxattr_query(target.path(), c"security.capability").is_ok() {
         all.push("has file capabilities: the CUDA library may ignore CUDA_VISIBLE_DEVICES in such a program");
     }
     all
