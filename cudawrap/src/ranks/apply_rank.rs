@@ -11,8 +11,7 @@ use getgpu_model::{
 use getgpu_settings::Shown;
 
 use super::rank::Rank;
-use super::waiting::{self, DividedFrom};
-use super::{LAUNCHERS, distribution, launchers};
+use super::{LAUNCHERS, distribution, launchers, waiting};
 use crate::bind::CpuNeighbours;
 use crate::call::{CudawrapCall, Origin};
 use crate::causes::CudawrapUsage;
@@ -71,7 +70,7 @@ pub fn share_single_device(
     } else {
         granted
     };
-    waiting::check(call, rank, &granted, &[device], DividedFrom::Grant)?;
+    waiting::check(call, rank, &granted, &[device])?;
     Ok(granted)
 }
 
@@ -98,11 +97,10 @@ pub fn place(
     };
     check_shown(call, rank, listed.len())?;
     let granted = place_rank(call, rank, granted.with_least(), listed, neighbours);
-    let divided = DividedFrom::of(&granted);
-    if divided == DividedFrom::Node || !is_ours_alone(call, &granted, listed) {
+    if !granted.grant.exists() || !is_ours_alone(call, &granted, listed) {
         let devices = inventory.devices.iter();
         let devices: Vec<&Device> = devices.filter(|d| listed.contains(&d.uuid)).collect();
-        waiting::check(call, rank, &granted, &devices, divided)?;
+        waiting::check(call, rank, &granted, &devices)?;
     }
     Ok(granted)
 }
