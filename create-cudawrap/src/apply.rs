@@ -135,7 +135,7 @@ fn has_second_name(
 fn entry_now(work: &Work, name: &OsStr) -> io::Result<NameEntry> {
     match entry(work.dir, name, work.own) {
         Err(error) if error.raw_os_error() == Some(Errno::ENAMETOOLONG as i32) => {
-            Ok(NameEntry::ABSENT)
+            Ok(NameEntry::default())
         }
         found => found,
     }

@@ -34,9 +34,10 @@ pub enum Leads {
 }
 
 /// What sort of thing has the name.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub enum EntryKind {
     /// Nothing has it.
+    #[default]
     Absent,
     File,
     Link(Leads),
@@ -45,8 +46,8 @@ pub enum EntryKind {
     Special,
 }
 
-/// One name in the directory.
-#[derive(Clone, Debug, PartialEq, Eq)]
+/// One name in the directory, by default one that nothing has.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct NameEntry {
     pub kind: EntryKind,
     /// Which file it is; none when absent.
@@ -62,16 +63,6 @@ pub struct NameEntry {
 }
 
 impl NameEntry {
-    /// The entry of a name that nothing has.
-    pub const ABSENT: Self = Self {
-        kind: EntryKind::Absent,
-        id: None,
-        leads_to: None,
-        through: None,
-        runs: false,
-        text: None,
-    };
-
     /// Whether it is a link to cudawrap, whatever state that cudawrap is in.
     pub fn is_ours(&self) -> bool {
         matches!(
@@ -175,16 +166,15 @@ fn replaced(dir: &Directory, names: &Names, program: Option<Identity>) -> OsStri
 pub fn entry(dir: &Directory, name: &OsStr, own: Option<Identity>) -> io::Result<NameEntry> {
     let stat = match dir.stat(name) {
         Ok(stat) => stat,
-        Err(error) if error.kind() == io::ErrorKind::NotFound => return Ok(NameEntry::ABSENT),
+        Err(error) if error.kind() == io::ErrorKind::NotFound => return Ok(NameEntry::default()),
         Err(error) => return Err(error),
     };
     let mut seen = NameEntry {
         kind: EntryKind::Special,
         id: Some(id(&stat)),
         leads_to: Some(id(&stat)),
-        through: None,
         runs: stat.st_mode & 0o111 != 0,
-        text: None,
+        ..NameEntry::default()
     };
     match file_type(&stat) {
         SFlag::S_IFREG => seen.kind = EntryKind::File,

@@ -21,13 +21,7 @@ use crate::wrapper::{self, Wrapper};
 
 /// The directory that gets the links.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub struct LinkDirectory(PathBuf);
-
-impl From<PathBuf> for LinkDirectory {
-    fn from(path: PathBuf) -> Self {
-        Self(path)
-    }
-}
+pub struct LinkDirectory(pub PathBuf);
 
 impl LinkDirectory {
     /// # Errors

@@ -206,7 +206,7 @@ pub fn names_in(dir: &Directory, own: Option<Identity>) -> io::Result<BTreeSet<O
 
 fn is_wrap(dir: &Directory, name: &OsStr, own: Option<Identity>) -> bool {
     // What vanished since the directory was read is no matter.
-    let entry = inspect::entry(dir, name, own).unwrap_or(inspect::NameEntry::ABSENT);
+    let entry = inspect::entry(dir, name, own).unwrap_or_default();
     entry.is_ours()
         || matches!(
             entry.kind,

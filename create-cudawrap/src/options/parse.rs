@@ -10,6 +10,7 @@ use getgpu_model::Failure;
 use super::table::{CreateArguments, Doing, GUIDE, PROGRAM, command};
 use super::{CreateOptions, Parsed, WrapTask};
 use crate::causes::{Contradiction, CreateCause};
+use crate::linkdir::LinkDirectory;
 use crate::plan::Goal;
 
 /// Reads the command line (without the program's name).
@@ -38,7 +39,7 @@ fn checked(typed: CreateArguments) -> Result<CreateOptions, Failure> {
     Ok(CreateOptions {
         task,
         paths: (!all).then_some(typed.paths),
-        links: typed.how.link_dir.map(Into::into),
+        links: typed.how.link_dir.map(LinkDirectory),
         dry_run: typed.how.dry_run,
         force: typed.how.force,
         wrapper: typed.how.wrapper,
