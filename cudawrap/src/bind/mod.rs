@@ -186,9 +186,9 @@ fn divide(
         }
         MaskOrigin::Set => (cores.to_vec(), alone_on_node),
         MaskOrigin::Unset | MaskOrigin::Bound => {
-            let own = neighbours::divide(cores, device, &around.neighbours.seated(device));
-            let listed = !around.neighbours.devices.is_empty();
-            (own.cores, own.alone && (listed || alone_on_node))
+            let devices = around.neighbours.seated(device);
+            let (own, alone) = neighbours::divide(cores, device, &devices);
+            (own, alone && (!devices.is_empty() || alone_on_node))
         }
     };
     let bound_to = lease.enclosing_lease(device);
