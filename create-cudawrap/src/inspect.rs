@@ -119,7 +119,7 @@ pub struct PathSnapshot {
 pub fn snapshot(dir: &Directory, names: &Names, own: Option<Identity>) -> io::Result<PathSnapshot> {
     let app = entry(dir, names.at(Place::App), own)?;
     let hidden = entry(dir, names.at(Place::Hidden), own)?;
-    let path = dir.path().join(names.at(Place::App));
+    let path = dir.path.join(names.at(Place::App));
     let here = id(&dir.own_stat()?);
     let found = wrapper::beside_links(&path, own);
     let passes = |place| {
@@ -127,9 +127,8 @@ pub fn snapshot(dir: &Directory, names: &Names, own: Option<Identity>) -> io::Re
         found.is_some_and(|found| found.passes(here, names.at(place)))
     };
     let passes_tmp = |place| {
-        let hops = chain(&dir.path().join(names.at(place))).hops;
-        hops.iter()
-            .any(|hop| hop.file_name() == Some(names.at(Place::Tmp)))
+        let hops = chain(&dir.path.join(names.at(place))).hops;
+        hops.iter().any(|hop| hop.ends_with(names.at(Place::Tmp)))
     };
     let file = matches!(app.kind, EntryKind::File | EntryKind::Link(Leads::Program));
     let alone = app.is_ours() && hidden.kind == EntryKind::Absent;
@@ -182,7 +181,7 @@ pub fn entry(dir: &Directory, name: &OsStr, own: Option<Identity>) -> io::Result
         SFlag::S_IFLNK => {
             let text = dir.readlink(name)?;
             let behind = dir.stat_behind(name);
-            let path = dir.path().join(name);
+            let path = dir.path.join(name);
             seen.runs = behind.as_ref().is_ok_and(runs);
             seen.leads_to = behind.as_ref().ok().map(id);
             seen.through = through(&path, own);
@@ -262,7 +261,7 @@ fn through(path: &Path, own: Option<Identity>) -> Option<PathBuf> {
     }
     let has_program =
         |hop: &PathBuf| beside(hop).is_some_and(|program| program.symlink_metadata().is_ok());
-    let other_name = |hop: &&PathBuf| hop.file_name() != Some(OsStr::new(WRAPPER));
+    let other_name = |hop: &&PathBuf| !hop.ends_with(WRAPPER);
     links
         .iter()
         .rev()

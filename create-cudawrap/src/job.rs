@@ -137,7 +137,7 @@ impl Wrapping<'_> {
             } else {
                 IfNoLocks::Refuse
             };
-            dirlock::lock(dir.file(), dirlock::PATIENCE, if_no_locks)
+            dirlock::lock(&dir.file, dirlock::PATIENCE, if_no_locks)
                 .map_err(|failure| self.blame(failure))?;
         }
         Ok(dir)
@@ -175,7 +175,7 @@ impl Wrapping<'_> {
             for warning in checks::warnings(target, dir) {
                 self.warn(path, warning);
             }
-            for advice in advice::of_program(dir.path(), &target.name) {
+            for advice in advice::of_program(&dir.path, &target.name) {
                 self.diag.hint(&format!("{}: {advice}", path.display()));
             }
         }

@@ -190,7 +190,7 @@ fn wrapped(seen: &PathSnapshot) -> Words {
 /// The names in a directory that have to do with wrapping.
 pub fn names_in(dir: &Directory, own: Option<Identity>) -> io::Result<BTreeSet<OsString>> {
     let mut found = BTreeSet::new();
-    for item in std::fs::read_dir(dir.path())? {
+    for item in std::fs::read_dir(&dir.path)? {
         let name = item?.file_name();
         if let Some(app) = names::original(&name) {
             // An older program stays when the newer one is undone and removed.

@@ -3,7 +3,7 @@
 //! stand.
 
 use std::env;
-use std::ffi::{OsStr, OsString};
+use std::ffi::OsString;
 use std::os::unix::fs::{MetadataExt, PermissionsExt};
 use std::path::{Path, PathBuf};
 
@@ -69,7 +69,7 @@ fn from_option(named: &Path) -> Result<Wrapper, Failure> {
     if !can_run(&absolute) {
         return Err(CreateCause::WrapperNotRun { path }.into());
     }
-    if absolute.file_name() != Some(OsStr::new(WRAPPER)) {
+    if !absolute.ends_with(WRAPPER) {
         return Err(CreateCause::WrapperMisnamed { path }.into());
     }
     Ok(Wrapper {
@@ -108,10 +108,7 @@ pub fn fault(path: &Path) -> Option<String> {
 /// removed.
 pub fn is_wrapper(path: &Path, own: Option<Identity>) -> bool {
     is_cudawrap(path)
-        || chain(path)
-            .hops
-            .iter()
-            .any(|hop| hop.file_name() == Some(OsStr::new(WRAPPER)))
+        || chain(path).hops.iter().any(|hop| hop.ends_with(WRAPPER))
         || (own.is_some() && identity(path) == own)
 }
 
