@@ -128,9 +128,7 @@ fn is_roots(path: &Path) -> bool {
 /// The settings beside the `bin` of an executable. The system's own directories have
 /// /etc.
 fn prefix_file(executable: &Path) -> Option<PathBuf> {
-    let bin = executable
-        .parent()
-        .filter(|bin| bin.file_name().is_some_and(|name| name == "bin"))?;
+    let bin = executable.parent().filter(|bin| bin.ends_with("bin"))?;
     let prefix = bin
         .parent()
         .filter(|prefix| ![Path::new("/"), Path::new("/usr")].contains(prefix))?;

@@ -26,11 +26,7 @@ pub(super) fn of_process() -> Result<Option<Rank>, Failure> {
     let set = LAUNCHERS
         .iter()
         .filter(|launcher| variable(launcher.local).is_some());
-    let nearest = if set.count() > 1 {
-        launchers::nearest()
-    } else {
-        None
-    };
+    let nearest = (set.count() > 1).then(launchers::nearest).flatten();
     super::find_rank(&variable, nearest.as_deref())
 }
 
