@@ -3,6 +3,7 @@
 //! AppArmor, network file system), never identity or safety.
 
 use std::ffi::OsStr;
+use std::iter;
 use std::os::unix::ffi::OsStrExt;
 use std::path::Path;
 
@@ -125,14 +126,9 @@ pub fn not_own(target: &Target, wrapper: &Wrapper) -> Result<(), Failure> {
 /// Which of our programs the target is or leads to, by name or by being the same file.
 fn which_own(target: &Target, wrapper: &Wrapper) -> Option<String> {
     let path = target.path();
-    let end = std::fs::canonicalize(&path)
-        .ok()
-        .and_then(|end| end.file_name().map(ToOwned::to_owned));
-    let named = [Some(target.name.clone()), end]
-        .into_iter()
-        .flatten()
-        .find(|name| names::is_own(name));
-    if let Some(name) = named {
+    let end = std::fs::canonicalize(&path).unwrap_or_default();
+    let mut both = iter::once(&*target.name).chain(end.file_name());
+    if let Some(name) = both.find(|name| names::is_own(name)) {
         return Some(name.to_string_lossy().into_owned());
     }
     let id = identity(&path)?;

@@ -221,10 +221,8 @@ fn leads(path: &Path, text: &OsStr, behind: io::Result<FileStat>, own: Option<Id
     if file_type(&stat) != SFlag::S_IFREG {
         return Leads::Elsewhere;
     }
-    let end = std::fs::canonicalize(path)
-        .ok()
-        .and_then(|end| end.file_name().map(OsStr::to_owned));
-    let end = end.as_deref().unwrap_or(last);
+    let end = std::fs::canonicalize(path).unwrap_or_default();
+    let end = end.file_name().unwrap_or(last);
     if last == WRAPPER || end == WRAPPER || own == Some(id(&stat)) {
         if runs(&stat) {
             Leads::Cudawrap

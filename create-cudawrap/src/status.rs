@@ -222,12 +222,11 @@ fn shown(path: &[u8]) -> Vec<u8> {
     let mut out = Vec::new();
     for chunk in path.utf8_chunks() {
         for c in chunk.valid().chars() {
-            let (mut bytes, hidden) = ([0; 4], diag::is_hidden(c));
-            let bytes = c.encode_utf8(&mut bytes).as_bytes();
-            if hidden {
-                out.extend(octal(bytes).bytes());
+            let text = c.to_string();
+            if diag::is_hidden(c) {
+                out.extend(octal(text.as_bytes()).bytes());
             } else {
-                out.extend(bytes);
+                out.extend(text.bytes());
             }
         }
         for byte in chunk.invalid() {
@@ -244,16 +243,11 @@ fn shown(path: &[u8]) -> Vec<u8> {
 pub fn text(lines: &[StatusLine]) -> Vec<u8> {
     let mut out = Vec::new();
     for line in lines {
-        out.extend(shown(
-            line.path_bytes.as_deref().unwrap_or(line.path.as_bytes()),
-        ));
-        let detail = line
-            .detail
-            .as_ref()
-            .map(|detail| format!(" ({})", diag::printable(detail)));
-        out.extend_from_slice(
-            format!(": {}{}\n", line.state, detail.unwrap_or_default()).as_bytes(),
-        );
+        let path = line.path_bytes.as_deref();
+        let detail = line.detail.as_deref().map(diag::printable);
+        let detail = detail.map_or_else(String::new, |detail| format!(" ({detail})"));
+        out.extend(shown(path.unwrap_or(line.path.as_bytes())));
+        out.extend(format!(": {}{detail}\n", line.state).bytes());
     }
     out
 }
