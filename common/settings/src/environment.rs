@@ -80,13 +80,7 @@ impl Environment {
         names: impl IntoIterator<Item = String>,
         secure: bool,
     ) -> Self {
-        let own = |name: &str| {
-            if secure {
-                None
-            } else {
-                get(name).filter(|value| !value.is_empty())
-            }
-        };
+        let own = |name: &str| get(name).filter(|value| !secure && !value.is_empty());
         // The XDG rules: a relative path is to be ignored.
         let absolute = |name: &str| {
             own(name)
