@@ -55,10 +55,8 @@ fn main(words: &[OsString]) -> i32 {
     let (socket, lessee) = (sys::own_fd(number), Lessee { program, pid });
     let sent = match device(&socket, lessee, has_threads, &locks, &diag) {
         Ok(ready) => {
-            let descriptors: Vec<RawFd> = ready
-                .lease
-                .as_ref()
-                .map_or_else(Vec::new, |lease| lease.descriptors().collect());
+            let lease = ready.lease.iter();
+            let descriptors: Vec<RawFd> = lease.flat_map(Lease::descriptors).collect();
             let needed = ready.lease.as_ref().map_or(0, Lease::needed);
             let message = Message::Ready {
                 variables: ready.variables,

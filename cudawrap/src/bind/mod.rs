@@ -125,11 +125,9 @@ pub fn join(
             diag.note(&format!("bound to CPUs {cpus} ({counted})"));
             let bound = (mask_origin::BOUND.to_owned(), cpus.to_string());
             ready.variables.push(bound);
-            ready.variables.extend(
-                threads::variables(cores, alone)
-                    .into_iter()
-                    .filter(|(name, _)| std::env::var_os(name).is_none()),
-            );
+            let threads = threads::variables(cores, alone).into_iter();
+            let unset = threads.filter(|(name, _)| std::env::var_os(name).is_none());
+            ready.variables.extend(unset);
         }
         Err(why) => diag.note(&format!("{why}: not bound")),
     }
