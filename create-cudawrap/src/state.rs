@@ -54,9 +54,10 @@ fn program(seen: &PathSnapshot) -> PathState {
     let has_program = hidden.is_program() && hidden.runs;
     // The upgrade of a link may have removed the older version that CUDAWRAP_app leads to.
     let stale = hidden.kind == EntryKind::Link(Leads::Elsewhere) && hidden.leads_to.is_none();
+    let is_one_program = app.id == hidden.id || app.leads_to == hidden.id || seen.reaches_hidden;
     if hidden.kind == EntryKind::Absent {
         PathState::Plain
-    } else if one_program(seen) {
+    } else if is_one_program {
         // What leads to CUDAWRAP_app through another wrapped path would lead in a circle.
         if app.through.is_some() && app.id != hidden.id {
             PathState::Unclear
@@ -70,11 +71,6 @@ fn program(seen: &PathSnapshot) -> PathState {
     } else {
         PathState::Unclear
     }
-}
-
-fn one_program(seen: &PathSnapshot) -> bool {
-    let (app, hidden) = (&seen.app, &seen.hidden);
-    app.id == hidden.id || app.leads_to == hidden.id || seen.reaches_hidden
 }
 
 /// What is unusual at a path, in words that follow "is"; none at a program and at our link.
