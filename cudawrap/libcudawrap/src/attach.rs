@@ -81,8 +81,8 @@ fn policy(cudawrap: Option<&Path>) -> Result<Settings, Failure> {
 }
 
 /// Sets the variables and keeps the lease until this process exits.
-fn take(found: worker::FoundDevice) -> GateOutcome {
-    let mut descriptors = found.descriptors.into_iter();
+fn take((variables, descriptors): worker::FoundDevice) -> GateOutcome {
+    let mut descriptors = descriptors.into_iter();
     if let Some(low) = descriptors.next() {
         keep_open(lowest(low));
     }
@@ -91,7 +91,7 @@ fn take(found: worker::FoundDevice) -> GateOutcome {
     }
     let alone = !thread::others();
     let mut set = false;
-    for (name, value) in found.variables {
+    for (name, value) in variables {
         let (Ok(name), Ok(value)) = (CString::new(name), CString::new(value)) else {
             continue;
         };

@@ -70,11 +70,6 @@ impl CpuNeighbours {
         Ok(())
     }
 
-    /// Leaves out all devices but these.
-    pub fn keep_only(&mut self, devices: &[Uuid]) {
-        self.devices.retain(|(uuid, _)| devices.contains(uuid));
-    }
-
     /// The devices, where each program has one, with the device that this one has in the
     /// end in its place: others may have taken the one that it was to have.
     fn seated(&self, own: &Uuid) -> Vec<(Uuid, CpuSet)> {
@@ -94,16 +89,6 @@ impl CpuNeighbours {
 struct Around<'a> {
     call: &'a CudawrapCall<'a>,
     neighbours: &'a CpuNeighbours,
-}
-
-impl Around<'_> {
-    /// A batch job has its mask of CPUs to itself where it was granted one device, and not
-    /// one for each of several tasks.
-    fn is_job_of_one_device(&self) -> bool {
-        let has_several =
-            !self.neighbours.devices.is_empty() || self.neighbours.has_several_devices;
-        self.call.environment.batch_job && !has_several
-    }
 }
 
 /// Binds this process, if that is set. It comes last: whatever is started before is not
@@ -176,7 +161,11 @@ fn divide(
     device: &Uuid,
     around: &Around<'_>,
 ) -> CpuPart {
-    let alone_on_node = around.is_job_of_one_device();
+    let others = around.neighbours;
+    let has_several = !others.devices.is_empty() || others.has_several_devices;
+    // A batch job has its mask of CPUs to itself where it was granted one device, and not one for
+    // each of several tasks.
+    let alone_on_node = around.call.environment.batch_job && !has_several;
     let (own, alone) = match origin {
         MaskOrigin::OwnOfProgram => {
             let cpus = part::cpus_of(cores, &Units::whole(), &Units::whole());
@@ -184,7 +173,7 @@ fn divide(
         }
         MaskOrigin::Set => (cores.to_vec(), alone_on_node),
         MaskOrigin::Unset | MaskOrigin::Bound => {
-            let devices = around.neighbours.seated(device);
+            let devices = others.seated(device);
             let (own, alone) = neighbours::divide(cores, device, &devices);
             (own, alone && (!devices.is_empty() || alone_on_node))
         }

@@ -156,7 +156,8 @@ fn place_rank(
     let block = distribution::block(rank, listed.len()).filter(|_| divided);
     // Ranks that are fewer than the devices use the first ones.
     if let (Some(_), Some(size)) = (block, rank.size.filter(|size| *size < listed.len())) {
-        neighbours.keep_only(&listed[..size]);
+        let used = &listed[..size];
+        neighbours.devices.retain(|(uuid, _)| used.contains(uuid));
     }
     neighbours.seat = block;
     // If each device gets the same number of ranks, each rank takes the nearest device with a free

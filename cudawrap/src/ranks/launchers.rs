@@ -52,15 +52,12 @@ pub fn is_ours_alone(lock_file: &LockFile, cover: &Cover) -> bool {
         // A launcher that runs under the lease has it for all of its ranks.
         Basis::InheritedLease | Basis::AncestorLease => {
             let locks = ownership_proof::locks_of(ancestors[above].pid);
-            !cover.devices.iter().any(|(uuid, units)| {
-                units_overlap(&ownership_proof::leased(&locks, lock_file, uuid), units)
+            cover.devices.iter().all(|(uuid, units)| {
+                let of_launcher = ownership_proof::leased(&locks, lock_file, uuid);
+                of_launcher.difference(units) == of_launcher
             })
         }
     }
-}
-
-fn units_overlap(one: &getgpu_model::Units, other: &getgpu_model::Units) -> bool {
-    one.difference(other) != *one
 }
 
 /// Whether a reservation was made for this process, or for an ancestor below the
