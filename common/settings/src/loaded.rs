@@ -3,11 +3,12 @@
 //! version does not know is kept for those who are strict about it.
 
 use std::collections::BTreeMap;
+use std::io::ErrorKind;
 use std::path::PathBuf;
 use std::time::Duration;
 
 use super::causes::SettingsCause;
-use super::file::{File, IfMissing, Scope, SettingEntry};
+use super::file::{File, Scope, SettingEntry};
 use super::{Environment, Settings, keys, member, trusted};
 use getgpu_model::{Failure, similar};
 use wildmatch::WildMatch;
@@ -92,8 +93,10 @@ impl Loaded {
         let site = [system_file(environment)?, prefix_file(environment)?];
         let site: Vec<File> = site.into_iter().flatten().collect();
         loaded.apply(&site, FileOwner::Site, program)?;
+        // Another user's home (`sudo -u` with HOME kept) has no file for this user either.
+        let may_be_missing = |_| true;
         if let Some(path) = &environment.user_file
-            && let Some(file) = File::read(path, IfMissing::Omit)?
+            && let Some(file) = File::read(path, may_be_missing)?
         {
             loaded.apply(&[file], FileOwner::User, program)?;
         }
@@ -265,12 +268,12 @@ impl Loaded {
 fn system_file(environment: &Environment) -> Result<Option<File>, Failure> {
     let (path, callers) = (&environment.system_file, environment.system_file_must_exist);
     trusted::check(path, "", callers)?;
-    let if_missing = if callers {
-        IfMissing::Fail
-    } else {
-        IfMissing::of_policy(path)
-    };
-    File::read(path, if_missing)
+    File::read(path, |error| !callers && is_gone(error))
+}
+
+/// Whether there is no file for sure: one that cannot be looked at may hold the site's policy.
+fn is_gone(error: ErrorKind) -> bool {
+    error == ErrorKind::NotFound
 }
 
 /// The prefix's file. One that sets nothing, as it is installed, needs no trust.
@@ -278,7 +281,7 @@ fn prefix_file(environment: &Environment) -> Result<Option<File>, Failure> {
     let Some(path) = &environment.prefix_file else {
         return Ok(None);
     };
-    let file = File::read(path, IfMissing::of_policy(path))?.filter(File::sets_something);
+    let file = File::read(path, is_gone)?.filter(File::sets_something);
     if file.is_some() {
         trusted::check_prefix(path)?;
     }
