@@ -109,11 +109,8 @@ fn examples(examples: &[(&str, &str)]) -> String {
 /// synopsis.
 fn options(command: &Command) -> String {
     let command = command.clone().mut_args(|arg| {
-        if arg.is_positional() {
-            arg.hide(true)
-        } else {
-            arg
-        }
+        let is_hidden = arg.is_hide_set() || arg.is_positional();
+        arg.hide(is_hidden)
     });
     let mut text = Vec::new();
     // Writing to a vector cannot fail.
