@@ -2,7 +2,8 @@
 //! other files by its own name or divide several devices, and what the settings say for it. Looks at the names beside
 //! its directory; decides nothing.
 
-use std::ffi::OsStr;
+use std::ffi::{OsStr, OsString};
+use std::os::unix::ffi::OsStrExt;
 use std::path::Path;
 
 use getgpu_settings::{ArgvZero, Environment, LeaseAt, Loaded, Settings, Wait};
@@ -41,10 +42,10 @@ pub fn of_program(directory: &Path, name: &OsStr) -> Vec<String> {
 /// The line for a program that may look for its other files beside the end of the links of
 /// its own name, which is cudawrap's directory once it is wrapped.
 fn of_argv0(directory: &Path, name: &str, settings: &Settings) -> Option<String> {
-    let looks = looks_by_name(name, &|sibling| {
-        let found = std::fs::read_dir(directory.join("..").join(sibling.0));
-        let mut names = found.into_iter().flatten().flatten();
-        names.any(|entry| (sibling.1)(&entry.file_name().to_string_lossy()))
+    let looks = looks_by_name(name, |sibling| {
+        let found = std::fs::read_dir(directory.join("..").join(sibling));
+        let names = found.into_iter().flatten().flatten();
+        names.map(|entry| entry.file_name()).collect()
     });
     (looks && settings.argv0 != ArgvZero::File).then(|| {
         format!(
@@ -101,24 +102,21 @@ fn of_pipeline(name: &str, settings: &Settings) -> Option<String> {
     })
 }
 
-/// A directory beside the program's, and which names in it speak for that.
-type Sibling<'a> = (&'a str, &'a dyn Fn(&str) -> bool);
-
 /// Whether a program of this name looks for its files so: a Python, or one with a directory of
-/// its own in `../share` or a Python's in `../lib`.
-fn looks_by_name(name: &str, has: &dyn Fn(Sibling<'_>) -> bool) -> bool {
+/// its own in `../share` or a Python's in `../lib`. `names_in`: a directory beside the program's.
+fn looks_by_name(name: &str, names_in: impl Fn(&str) -> Vec<OsString>) -> bool {
     let share = if name.starts_with("gmx") {
         "gromacs"
     } else {
         name
     };
-    let is_python = |other: &str| {
-        let version = other.strip_prefix("python");
-        version.is_some_and(|version| version.starts_with(|c: char| c.is_ascii_digit()))
+    let is_python = |other: &OsString| {
+        let version = other.as_bytes().strip_prefix(b"python");
+        version.is_some_and(|version| version.first().is_some_and(u8::is_ascii_digit))
     };
     name.starts_with("python")
-        || has(("share", &|other| other == share))
-        || has(("lib", &is_python))
+        || names_in("share").iter().any(|other| other == share)
+        || names_in("lib").iter().any(is_python)
 }
 
 #[cfg(test)]
@@ -138,11 +136,11 @@ mod tests {
             ("app", &[], false),
         ];
         for (name, there, expected) in cases {
-            let has = |sibling: Sibling<'_>| {
-                let mut there = there.iter();
-                there.any(|(folder, other)| *folder == sibling.0 && (sibling.1)(other))
+            let names_in = |sibling: &str| {
+                let there = there.iter().filter(|(folder, _)| *folder == sibling);
+                there.map(|(_, other)| other.into()).collect()
             };
-            assert_eq!(looks_by_name(name, &has), expected, "{name} {there:?}");
+            assert_eq!(looks_by_name(name, names_in), expected, "{name} {there:?}");
         }
     }
 }
