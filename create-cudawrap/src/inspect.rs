@@ -22,12 +22,9 @@ pub enum Leads {
     Cudawrap,
     /// To a cudawrap that does not exist, or that must not be run as it is.
     Vanished,
-    /// To another link, which leads to cudawrap: to a wrapped path, or into a directory
-    /// of links.
-    Through,
     /// To the wrapper of migtools.
     Migtools,
-    /// To another file.
+    /// To another file, perhaps by way of cudawrap: then through another link.
     Program,
     /// To nothing, or to something that is no file.
     Elsewhere,
@@ -54,7 +51,8 @@ pub struct NameEntry {
     pub id: Option<Identity>,
     /// Which file it leads to: itself, if it is no link.
     pub leads_to: Option<Identity>,
-    /// For a link that leads to cudawrap through another link: that link.
+    /// For a link that leads to cudawrap through another link, a wrapped path or one in a directory
+    /// of links: that link.
     pub through: Option<PathBuf>,
     /// Whether any user can execute it (for a link: what it leads to).
     pub runs: bool,
@@ -82,10 +80,7 @@ impl NameEntry {
 
     /// Whether a program can be behind it.
     pub fn is_program(&self) -> bool {
-        matches!(
-            self.kind,
-            EntryKind::File | EntryKind::Link(Leads::Program | Leads::Through)
-        )
+        matches!(self.kind, EntryKind::File | EntryKind::Link(Leads::Program))
     }
 }
 
@@ -130,7 +125,7 @@ pub fn snapshot(dir: &Directory, names: &Names, own: Option<Identity>) -> io::Re
         let hops = chain(&dir.path.join(names.at(place))).hops;
         hops.iter().any(|hop| hop.ends_with(names.at(Place::Tmp)))
     };
-    let file = matches!(app.kind, EntryKind::File | EntryKind::Link(Leads::Program));
+    let file = app.is_program() && app.through.is_none();
     let alone = app.is_ours() && hidden.kind == EntryKind::Absent;
     Ok(PathSnapshot {
         tmp: entry(dir, names.at(Place::Tmp), own)?,
@@ -187,7 +182,7 @@ pub fn entry(dir: &Directory, name: &OsStr, own: Option<Identity>) -> io::Result
             seen.through = through(&path, own);
             seen.kind = EntryKind::Link(leads(&path, &text, behind, own));
             if seen.through.is_some() {
-                seen.kind = EntryKind::Link(Leads::Through);
+                seen.kind = EntryKind::Link(Leads::Program);
                 seen.runs &= wrapper::program_of(&path, own).is_some();
             }
             seen.text = Some(text);

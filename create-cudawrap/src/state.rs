@@ -40,12 +40,10 @@ pub fn state(seen: &PathSnapshot) -> PathState {
         EntryKind::Link(Leads::Migtools) => PathState::Migtools,
         EntryKind::Link(Leads::Cudawrap | Leads::Vanished) => match hidden.kind {
             EntryKind::Absent | EntryKind::File => PathState::Wrapped,
-            EntryKind::Link(Leads::Program | Leads::Through | Leads::Elsewhere) => {
-                PathState::Wrapped
-            }
+            EntryKind::Link(Leads::Program | Leads::Elsewhere) => PathState::Wrapped,
             _ => PathState::Unclear,
         },
-        EntryKind::File | EntryKind::Link(Leads::Program | Leads::Through) => program(seen),
+        EntryKind::File | EntryKind::Link(Leads::Program) => program(seen),
     }
 }
 

@@ -207,11 +207,8 @@ pub fn names_in(dir: &Directory, own: Option<Identity>) -> io::Result<BTreeSet<O
 fn is_wrap(dir: &Directory, name: &OsStr, own: Option<Identity>) -> bool {
     // What vanished since the directory was read is no matter.
     let entry = inspect::entry(dir, name, own).unwrap_or_default();
-    entry.is_ours()
-        || matches!(
-            entry.kind,
-            EntryKind::Link(Leads::Migtools | Leads::Through)
-        )
+    let is_migtools = entry.kind == EntryKind::Link(Leads::Migtools);
+    entry.is_ours() || entry.through.is_some() || is_migtools
 }
 
 /// The bytes of a path; those of what cannot be seen, and those that a terminal may take for
