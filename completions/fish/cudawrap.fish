@@ -1,25 +1,25 @@
+complete -c cudawrap -l type -d 'auto (MIG devices if there are any, else whole GPUs), mig, gpu or any' -r -f -a "auto\t''
+mig\t''
+gpu\t''
+any\t''"
 complete -c cudawrap -s n -l count -d 'N different devices, separated by commas; all or none; whole GPUs: those that are connected best; 2..4: as many as there are, at least 2' -r -f
 complete -c cudawrap -l profile -d 'Only MIG devices with this profile (1g.10gb), the smallest first; may be repeated' -r -f
 complete -c cudawrap -l model -d 'Only devices on GPUs of this model (H100), a part of what NVML calls them; may be repeated' -r -f
 complete -c cudawrap -l prefer-model -d 'Devices on GPUs of this model if there are any free, else any that fit; may be repeated' -r -f
 complete -c cudawrap -l min-memory -d 'Only devices (with --share: shares) with at least SIZE of memory (10G is 10 GiB), the smallest first' -r -f
 complete -c cudawrap -l gpu -d 'Only devices on this GPU: its NVML index or UUID; may be repeated' -r -f
-complete -c cudawrap -l share -d 'A part of a device: 1/2, 0.5, 25%, or a size (10G), on the least loaded device' -r -f
-complete -c cudawrap -s w -d 'The same as --wait=TIME' -r -f
-complete -c cudawrap -l names -d 'uuid, or index: CUDA_VISIBLE_DEVICES has numbers, for programs that read them (whole GPUs)' -r -f
-complete -c cudawrap -l tag -d 'Show the lease under this name in listings, metrics and the log; the program has it in CUDAWRAP_TAG' -r -f
-complete -c cudawrap -l type -d 'auto (MIG devices if there are any, else whole GPUs), mig, gpu or any' -r -f -a "auto\t''
-mig\t''
-gpu\t''
-any\t''"
 complete -c cudawrap -l policy -d 'random, first, last, spread (over many GPUs) or pack (onto few GPUs)' -r -f -a "random\t''
 first\t''
 last\t''
 spread\t''
 pack\t''"
+complete -c cudawrap -l share -d 'A part of a device: 1/2, 0.5, 25%, or a size (10G), on the least loaded device' -r -f
+complete -c cudawrap -s w -d 'The same as --wait=TIME' -r -f
 complete -c cudawrap -l visible -d 'one: the program sees its own device only; first: its own first, then the other inherited ones; all: the inherited list unchanged' -r -f -a "one\t''
 first\t''
 all\t''"
+complete -c cudawrap -l names -d 'uuid, or index: CUDA_VISIBLE_DEVICES has numbers, for programs that read them (whole GPUs)' -r -f
+complete -c cudawrap -l tag -d 'Show the lease under this name in listings, metrics and the log; the program has it in CUDAWRAP_TAG' -r -f
 complete -c cudawrap -l ignore-grant -d 'Ignore an inherited CUDA_VISIBLE_DEVICES'
 complete -c cudawrap -l wait -d 'Wait in the queue, first come, first served, for as long as it takes or for at most TIME (--wait=30, -w 1.5m, -w 2h)'
 complete -c cudawrap -l mps -d 'With --share: run as a client of NVIDIA\'s MPS daemon, which is started and ended as needed'

@@ -1,9 +1,18 @@
+complete -c getgpu -l type -d 'auto (MIG devices if there are any, else whole GPUs), mig, gpu or any' -r -f -a "auto\t''
+mig\t''
+gpu\t''
+any\t''"
 complete -c getgpu -s n -l count -d 'N different devices, separated by commas; all or none; whole GPUs: those that are connected best; 2..4: as many as there are, at least 2' -r -f
 complete -c getgpu -l profile -d 'Only MIG devices with this profile (1g.10gb), the smallest first; may be repeated' -r -f
 complete -c getgpu -l model -d 'Only devices on GPUs of this model (H100), a part of what NVML calls them; may be repeated' -r -f
 complete -c getgpu -l prefer-model -d 'Devices on GPUs of this model if there are any free, else any that fit; may be repeated' -r -f
 complete -c getgpu -l min-memory -d 'Only devices (with --share: shares) with at least SIZE of memory (10G is 10 GiB), the smallest first' -r -f
 complete -c getgpu -l gpu -d 'Only devices on this GPU: its NVML index or UUID; may be repeated' -r -f
+complete -c getgpu -l policy -d 'random, first, last, spread (over many GPUs) or pack (onto few GPUs)' -r -f -a "random\t''
+first\t''
+last\t''
+spread\t''
+pack\t''"
 complete -c getgpu -l share -d 'A part of a device: 1/2, 0.5, 25%, or a size (10G), on the least loaded device' -r -f
 complete -c getgpu -s w -d 'The same as --wait=TIME' -r -f
 complete -c getgpu -l for -d 'How long the reservation waits for its program to appear [default: 60]' -r -f
@@ -30,15 +39,6 @@ never\t''"
 complete -c getgpu -l slurm -d 'Run as Slurm\'s prolog, task-prolog or epilog, which etc/slurm calls' -r -f -a "prolog\t'On a node, before a job'
 task-prolog\t'Before each task'
 epilog\t'On a node, behind a job'"
-complete -c getgpu -l type -d 'auto (MIG devices if there are any, else whole GPUs), mig, gpu or any' -r -f -a "auto\t''
-mig\t''
-gpu\t''
-any\t''"
-complete -c getgpu -l policy -d 'random, first, last, spread (over many GPUs) or pack (onto few GPUs)' -r -f -a "random\t''
-first\t''
-last\t''
-spread\t''
-pack\t''"
 complete -c getgpu -l ignore-grant -d 'Ignore an inherited CUDA_VISIBLE_DEVICES'
 complete -c getgpu -l wait -d 'Wait in the queue, first come, first served, for as long as it takes or for at most TIME (--wait=30, -w 1.5m, -w 2h)'
 complete -c getgpu -l hold -d 'Keep the device until PID (default: the calling process) exits, whatever runs; 0: until it is released (root only)'

@@ -2,22 +2,22 @@
 //! other files by its own name or divide several devices, and what the settings say for it. Looks at the names beside
 //! its directory; decides nothing.
 
-use std::ffi::OsStr;
+use std::ffi::{OsStr, OsString};
+use std::os::unix::ffi::OsStrExt;
 use std::path::Path;
 
 use getgpu_settings::{ArgvZero, Environment, LeaseAt, Loaded, Settings, Wait};
 
-/// The settings for a program of this name; none where the files are wrong, which has been
-/// said.
-fn settings(name: &OsStr) -> Option<Settings> {
-    let name = name.to_string_lossy();
-    let loaded = Loaded::read(&Environment::of_process(), Some(&name)).ok()?;
-    Some(loaded.settings)
+/// The settings for a program of this name; those that are built in where the files are wrong,
+/// which has been said.
+fn settings(name: &str) -> Settings {
+    let loaded = Loaded::read(&Environment::of_process(), Some(name));
+    loaded.map(|loaded| loaded.settings).unwrap_or_default()
 }
 
 /// What the settings change for a wrapped program, for `--status`.
 pub fn set_for(name: &OsStr) -> Option<String> {
-    let settings = settings(name)?;
+    let settings = settings(&name.to_string_lossy());
     let set = [
         (settings.argv0 == ArgvZero::File).then_some("argv0 = \"file\""),
         (settings.lease == LeaseAt::FirstCall).then_some("lease = \"first_call\""),
@@ -27,17 +27,27 @@ pub fn set_for(name: &OsStr) -> Option<String> {
     (!set.is_empty()).then(|| set.join(", "))
 }
 
+/// The lines for a program of this name in `directory`, as far as the settings do not say it already.
+pub fn of_program(directory: &Path, name: &OsStr) -> Vec<String> {
+    let name = &name.to_string_lossy();
+    let settings = settings(name);
+    let lines = [
+        of_argv0(directory, name, &settings),
+        of_count(name, &settings),
+        of_pipeline(name, &settings),
+    ];
+    lines.into_iter().flatten().collect()
+}
+
 /// The line for a program that may look for its other files beside the end of the links of
 /// its own name, which is cudawrap's directory once it is wrapped.
-pub fn of_argv0(directory: &Path, name: &OsStr) -> Option<String> {
-    let looks = looks_by_name(&name.to_string_lossy(), &|sibling| {
-        let found = std::fs::read_dir(directory.join("..").join(sibling.0));
-        let mut names = found.into_iter().flatten().flatten();
-        names.any(|entry| (sibling.1)(&entry.file_name().to_string_lossy()))
+fn of_argv0(directory: &Path, name: &str, settings: &Settings) -> Option<String> {
+    let looks = looks_by_name(name, |sibling| {
+        let found = std::fs::read_dir(directory.join("..").join(sibling));
+        let names = found.into_iter().flatten().flatten();
+        names.map(|entry| entry.file_name()).collect()
     });
-    let is_set = settings(name).is_some_and(|settings| settings.argv0 == ArgvZero::File);
-    (looks && !is_set).then(|| {
-        let name = name.to_string_lossy();
+    (looks && settings.argv0 != ArgvZero::File).then(|| {
         format!(
             "it may look for its files by its own name: if it does not find them, set argv0 = \"file\" below [program.\"{name}\"] in config.toml"
         )
@@ -58,13 +68,11 @@ const DIVIDING: [&str; 8] = [
 
 /// The line for a program that divides several devices itself, and would be given one of those that
 /// CUDA_VISIBLE_DEVICES names.
-pub fn of_count(name: &OsStr) -> Option<String> {
-    let text = name.to_string_lossy();
-    let divides = DIVIDING.iter().any(|known| text.starts_with(known));
-    let is_set = settings(name).is_some_and(|settings| settings.count_all);
-    (divides && !is_set).then(|| {
+fn of_count(name: &str, settings: &Settings) -> Option<String> {
+    let divides = DIVIDING.iter().any(|known| name.starts_with(known));
+    (divides && !settings.count_all).then(|| {
         format!(
-            "it has one of the devices that CUDA_VISIBLE_DEVICES names: if it divides several itself, set count = \"all\" below [program.\"{text}\"] in config.toml"
+            "it has one of the devices that CUDA_VISIBLE_DEVICES names: if it divides several itself, set count = \"all\" below [program.\"{name}\"] in config.toml"
         )
     })
 }
@@ -79,41 +87,36 @@ const STARTING: [(&str, &str); 3] = [
 
 /// The line for a part of a pipeline, which would end where it ran beside another program before,
 /// and for a pipeline's script, which would hold a device between its programs.
-pub fn of_pipeline(name: &OsStr) -> Option<String> {
-    let text = name.to_string_lossy();
-    let script = STARTING.iter().find(|(script, _)| *script == text);
+fn of_pipeline(name: &str, settings: &Settings) -> Option<String> {
+    let script = STARTING.iter().find(|(script, _)| *script == name);
     if let Some((_, part)) = script {
         return Some(format!(
             "it starts the program that uses the GPU: undo this, and wrap {part}"
         ));
     }
-    let is_part = IN_PIPELINES.iter().any(|part| text.starts_with(part));
-    let waits = settings(name).is_some_and(|settings| settings.wait != Wait::NO);
-    (is_part && !waits).then(|| {
+    let is_part = IN_PIPELINES.iter().any(|part| name.starts_with(part));
+    (is_part && settings.wait == Wait::NO).then(|| {
         format!(
-            "it ends with status 75 if no device is free: for pipelines, set wait = \"12h\" below [program.\"{text}\"] in config.toml"
+            "it ends with status 75 if no device is free: for pipelines, set wait = \"12h\" below [program.\"{name}\"] in config.toml"
         )
     })
 }
 
-/// A directory beside the program's, and which names in it speak for that.
-type Sibling<'a> = (&'a str, &'a dyn Fn(&str) -> bool);
-
 /// Whether a program of this name looks for its files so: a Python, or one with a directory of
-/// its own in `../share` or a Python's in `../lib`.
-fn looks_by_name(name: &str, has: &dyn Fn(Sibling<'_>) -> bool) -> bool {
+/// its own in `../share` or a Python's in `../lib`. `names_in`: a directory beside the program's.
+fn looks_by_name(name: &str, names_in: impl Fn(&str) -> Vec<OsString>) -> bool {
     let share = if name.starts_with("gmx") {
         "gromacs"
     } else {
         name
     };
-    let is_python = |other: &str| {
-        let version = other.strip_prefix("python");
-        version.is_some_and(|version| version.starts_with(|c: char| c.is_ascii_digit()))
+    let is_python = |other: &OsString| {
+        let version = other.as_bytes().strip_prefix(b"python");
+        version.is_some_and(|version| version.first().is_some_and(u8::is_ascii_digit))
     };
     name.starts_with("python")
-        || has(("share", &|other| other == share))
-        || has(("lib", &is_python))
+        || names_in("share").iter().any(|other| other == share)
+        || names_in("lib").iter().any(is_python)
 }
 
 #[cfg(test)]
@@ -133,11 +136,11 @@ mod tests {
             ("app", &[], false),
         ];
         for (name, there, expected) in cases {
-            let has = |sibling: Sibling<'_>| {
-                let mut there = there.iter();
-                there.any(|(folder, other)| *folder == sibling.0 && (sibling.1)(other))
+            let names_in = |sibling: &str| {
+                let there = there.iter().filter(|(folder, _)| *folder == sibling);
+                there.map(|(_, other)| other.into()).collect()
             };
-            assert_eq!(looks_by_name(name, &has), expected, "{name} {there:?}");
+            assert_eq!(looks_by_name(name, names_in), expected, "{name} {there:?}");
         }
     }
 }

@@ -62,7 +62,7 @@ pub fn describe(step: &Step, work: &Work) -> String {
         ),
         Step::Over(a, b) => format!("rename {} over {}", name(a), name(b)),
         Step::Drop(a) => format!("remove {}", name(a)),
-        Step::Sync => format!("write {} to the disk", work.dir.path().display()),
+        Step::Sync => format!("write {} to the disk", work.dir.path.display()),
     }
 }
 
@@ -104,7 +104,7 @@ fn expect_spare(work: &Work, seen: &PathSnapshot, place: Place) -> io::Result<()
 }
 
 fn is_copy(work: &Work, there: &NameEntry) -> io::Result<bool> {
-    let path = work.dir.path().join(work.names.at(App));
+    let path = work.dir.path.join(work.names.at(App));
     let is_plain = there.is_program() && there.through.is_none();
     Ok(is_plain && form(&path, there.links())? == Form::Own(WRAPPER))
 }
@@ -135,7 +135,7 @@ fn has_second_name(
 fn entry_now(work: &Work, name: &OsStr) -> io::Result<NameEntry> {
     match entry(work.dir, name, work.own) {
         Err(error) if error.raw_os_error() == Some(Errno::ENAMETOOLONG as i32) => {
-            Ok(NameEntry::ABSENT)
+            Ok(NameEntry::default())
         }
         found => found,
     }

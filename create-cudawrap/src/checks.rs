@@ -3,10 +3,11 @@
 //! AppArmor, network file system), never identity or safety.
 
 use std::ffi::OsStr;
+use std::iter;
 use std::os::unix::ffi::OsStrExt;
 use std::path::Path;
 
-use getgpu_linux::{Identity, PREFIX, identity, sys, without_number};
+use getgpu_linux::{Identity, PREFIX, identity, without_number};
 use getgpu_model::{Failure, reason};
 
 use crate::causes::{DirectoryRemedy, PathCause, UnfitRemedy};
@@ -28,24 +29,20 @@ pub fn name(name: &OsStr) -> Result<(), Failure> {
         let name = &name.to_string_lossy();
         return Err(PathCause::OwnProgram { name }.into());
     }
-    if let Some(app) = without_number(name).filter(|_| names::original(name).is_none()) {
-        let meant = Path::new(app).display();
-        return Err(PathCause::NameOfOlder { meant }.into());
-    }
-    match names::original(name) {
-        Some(app) => {
-            let meant = Path::new(app).display();
-            Err(PathCause::NameOfWrapped { meant }.into())
-        }
-        None => Ok(()),
+    let meant = |app| Path::new(app).display();
+    let (wrapped, older) = (names::original(name), without_number(name));
+    match (wrapped.map(meant), older.map(meant)) {
+        (Some(meant), _) => Err(PathCause::NameOfWrapped { meant }.into()),
+        (None, Some(meant)) => Err(PathCause::NameOfOlder { meant }.into()),
+        (None, None) => Ok(()),
     }
 }
 
 /// A path that leaves no room for the names beside it. `longest`: of a name here.
-pub fn length(path: &Path, longest: u64) -> Result<(), Failure> {
+pub fn length(path: &Path, longest: usize) -> Result<(), Failure> {
     // 255 is what every caller of readdir copes with; some file systems allow less, none
     // that matters more.
-    let longest = usize::try_from(longest).unwrap_or(usize::MAX).min(255);
+    let longest = longest.min(255);
     let name = path.file_name().unwrap_or_default();
     if name.as_bytes().len() + ADDED > longest {
         let most = longest.saturating_sub(ADDED);
@@ -84,9 +81,7 @@ pub fn program(
     wrapper: &Wrapper,
     force: bool,
 ) -> Result<(), Failure> {
-    if let Some(name) = which_own(target, wrapper) {
-        return Err(PathCause::OwnProgram { name: &name }.into());
-    }
+    not_own(target, wrapper)?;
     if !seen.app.runs {
         return Err(PathCause::NotExecutable.into());
     }
@@ -120,17 +115,20 @@ fn form(form: Option<Form>) -> Result<(), Failure> {
     }
 }
 
+/// Refuses one of our own programs.
+pub fn not_own(target: &Target, wrapper: &Wrapper) -> Result<(), Failure> {
+    match which_own(target, wrapper) {
+        Some(name) => Err(PathCause::OwnProgram { name: &name }.into()),
+        None => Ok(()),
+    }
+}
+
 /// Which of our programs the target is or leads to, by name or by being the same file.
-pub fn which_own(target: &Target, wrapper: &Wrapper) -> Option<String> {
+fn which_own(target: &Target, wrapper: &Wrapper) -> Option<String> {
     let path = target.path();
-    let end = std::fs::canonicalize(&path)
-        .ok()
-        .and_then(|end| end.file_name().map(ToOwned::to_owned));
-    let named = [Some(target.name.clone()), end]
-        .into_iter()
-        .flatten()
-        .find(|name| names::is_own(name));
-    if let Some(name) = named {
+    let end = std::fs::canonicalize(&path).unwrap_or_default();
+    let mut both = iter::once(&*target.name).chain(end.file_name());
+    if let Some(name) = both.find(|name| names::is_own(name)) {
         return Some(name.to_string_lossy().into_owned());
     }
     let id = identity(&path)?;
@@ -153,14 +151,10 @@ pub fn warnings(target: &Target, dir: &Directory) -> Vec<&'static str> {
     let behind = dir.stat_behind(&target.name);
     if behind.is_ok_and(|stat| stat.st_mode & 0o6000 != 0) {
         all.push("is setuid or setgid: the CUDA library may ignore CUDA_VISIBLE_DEVICES in such a program");
-    } else if has_capabilities(target) {
+    } else if rustix::fs::getxattr_query(target.path(), c"security.capability").is_ok() {
         all.push("has file capabilities: the CUDA library may ignore CUDA_VISIBLE_DEVICES in such a program");
     }
     all
-}
-
-fn has_capabilities(target: &Target) -> bool {
-    sys::has_xattr(&target.path(), c"security.capability")
 }
 
 /// The network file system that the directory is on, when cudawrap is on another one.

@@ -21,8 +21,8 @@ pub fn id(stat: &Stat) -> Identity {
 
 #[derive(Debug)]
 pub struct Directory {
-    file: File,
-    path: PathBuf,
+    pub file: File,
+    pub path: PathBuf,
 }
 
 impl Directory {
@@ -34,15 +34,6 @@ impl Directory {
             file: File::from(fd),
             path: path.to_owned(),
         })
-    }
-
-    pub fn path(&self) -> &Path {
-        &self.path
-    }
-
-    /// The open file, to lock it.
-    pub fn file(&self) -> &File {
-        &self.file
     }
 
     /// The directory itself.

@@ -7,7 +7,7 @@ use std::io::{self, Read, Seek, SeekFrom};
 use std::path::Path;
 
 use getgpu_linux::regular_file::{self, Links};
-use getgpu_linux::{PREFIX, PackageMark};
+use getgpu_linux::{PREFIX, PackageMark, sys::contains_bytes};
 use getgpu_model::reason;
 
 use crate::names::WRAPPER;
@@ -20,11 +20,8 @@ const LONGEST_NOTES: u64 = 64 << 10;
 /// NVIDIA's driver have it.
 const HEADER: usize = 64;
 const NOTE: u64 = 4;
-const MARKS: [(&str, PackageMark); 3] = [
-    (WRAPPER, PackageMark::of(WRAPPER)),
-    ("getgpu", PackageMark::of("getgpu")),
-    ("create-cudawrap", PackageMark::of("create-cudawrap")),
-];
+/// The executables of this package, which have a mark.
+const MARKED: [&str; 3] = [WRAPPER, "getgpu", "create-cudawrap"];
 
 /// What a file is.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -46,12 +43,8 @@ pub enum Form {
 }
 
 impl Form {
-    /// Whether it can be the program that a path stands for.
-    pub fn is_program(self) -> bool {
-        matches!(self, Self::Program | Self::Script)
-    }
-
-    /// What is wrong with it, in words that follow "is".
+    /// What is wrong with it, in words that follow "is"; none: it can be the program that a path
+    /// stands for.
     pub fn fault(self) -> Option<&'static str> {
         match self {
             Self::Program | Self::Script => None,
@@ -86,7 +79,7 @@ fn read(file: &mut File) -> io::Result<Form> {
         Ok(Form::Empty)
     } else if head.starts_with(b"#!") {
         let text = part(file, 0, LONGEST_SCRIPT)?;
-        Ok(if contains(&text, PREFIX.as_bytes()) {
+        Ok(if contains_bytes(&text, PREFIX.as_bytes()) {
             Form::ScriptOfWrapped
         } else {
             Form::Script
@@ -124,10 +117,8 @@ fn elf(file: &mut File, head: &[u8]) -> io::Result<Form> {
         }
         if number(segment, 0, 4) == NOTE {
             let notes = part(file, at, bytes.min(LONGEST_NOTES))?;
-            if let Some((name, _)) = MARKS
-                .iter()
-                .find(|(_, mark)| contains(&notes, mark.bytes()))
-            {
+            let is_marked = |name: &&str| contains_bytes(&notes, PackageMark::of(name).bytes());
+            if let Some(name) = MARKED.into_iter().find(is_marked) {
                 return Ok(Form::Own(name));
             }
         }
@@ -150,10 +141,6 @@ fn number(bytes: &[u8], at: usize, length: usize) -> u64 {
         number[..length].copy_from_slice(field);
     }
     u64::from_le_bytes(number)
-}
-
-fn contains(text: &[u8], word: &[u8]) -> bool {
-    text.windows(word.len()).any(|bytes| bytes == word)
 }
 
 #[cfg(test)]

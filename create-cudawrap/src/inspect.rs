@@ -22,21 +22,19 @@ pub enum Leads {
     Cudawrap,
     /// To a cudawrap that does not exist, or that must not be run as it is.
     Vanished,
-    /// To another link, which leads to cudawrap: to a wrapped path, or into a directory
-    /// of links.
-    Through,
     /// To the wrapper of migtools.
     Migtools,
-    /// To another file.
+    /// To another file, perhaps by way of cudawrap: then through another link.
     Program,
     /// To nothing, or to something that is no file.
     Elsewhere,
 }
 
 /// What sort of thing has the name.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub enum EntryKind {
     /// Nothing has it.
+    #[default]
     Absent,
     File,
     Link(Leads),
@@ -45,15 +43,16 @@ pub enum EntryKind {
     Special,
 }
 
-/// One name in the directory.
-#[derive(Clone, Debug, PartialEq, Eq)]
+/// One name in the directory, by default one that nothing has.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct NameEntry {
     pub kind: EntryKind,
     /// Which file it is; none when absent.
     pub id: Option<Identity>,
     /// Which file it leads to: itself, if it is no link.
     pub leads_to: Option<Identity>,
-    /// For a link that leads to cudawrap through another link: that link.
+    /// For a link that leads to cudawrap through another link, a wrapped path or one in a directory
+    /// of links: that link.
     pub through: Option<PathBuf>,
     /// Whether any user can execute it (for a link: what it leads to).
     pub runs: bool,
@@ -62,16 +61,6 @@ pub struct NameEntry {
 }
 
 impl NameEntry {
-    /// The entry of a name that nothing has.
-    pub const ABSENT: Self = Self {
-        kind: EntryKind::Absent,
-        id: None,
-        leads_to: None,
-        through: None,
-        runs: false,
-        text: None,
-    };
-
     /// Whether it is a link to cudawrap, whatever state that cudawrap is in.
     pub fn is_ours(&self) -> bool {
         matches!(
@@ -91,10 +80,7 @@ impl NameEntry {
 
     /// Whether a program can be behind it.
     pub fn is_program(&self) -> bool {
-        matches!(
-            self.kind,
-            EntryKind::File | EntryKind::Link(Leads::Program | Leads::Through)
-        )
+        matches!(self.kind, EntryKind::File | EntryKind::Link(Leads::Program))
     }
 }
 
@@ -128,7 +114,7 @@ pub struct PathSnapshot {
 pub fn snapshot(dir: &Directory, names: &Names, own: Option<Identity>) -> io::Result<PathSnapshot> {
     let app = entry(dir, names.at(Place::App), own)?;
     let hidden = entry(dir, names.at(Place::Hidden), own)?;
-    let path = dir.path().join(names.at(Place::App));
+    let path = dir.path.join(names.at(Place::App));
     let here = id(&dir.own_stat()?);
     let found = wrapper::beside_links(&path, own);
     let passes = |place| {
@@ -136,11 +122,10 @@ pub fn snapshot(dir: &Directory, names: &Names, own: Option<Identity>) -> io::Re
         found.is_some_and(|found| found.passes(here, names.at(place)))
     };
     let passes_tmp = |place| {
-        let hops = chain(&dir.path().join(names.at(place))).hops;
-        hops.iter()
-            .any(|hop| hop.file_name() == Some(names.at(Place::Tmp)))
+        let hops = chain(&dir.path.join(names.at(place))).hops;
+        hops.iter().any(|hop| hop.ends_with(names.at(Place::Tmp)))
     };
-    let file = matches!(app.kind, EntryKind::File | EntryKind::Link(Leads::Program));
+    let file = app.is_program() && app.through.is_none();
     let alone = app.is_ours() && hidden.kind == EntryKind::Absent;
     Ok(PathSnapshot {
         tmp: entry(dir, names.at(Place::Tmp), own)?,
@@ -175,16 +160,15 @@ fn replaced(dir: &Directory, names: &Names, program: Option<Identity>) -> OsStri
 pub fn entry(dir: &Directory, name: &OsStr, own: Option<Identity>) -> io::Result<NameEntry> {
     let stat = match dir.stat(name) {
         Ok(stat) => stat,
-        Err(error) if error.kind() == io::ErrorKind::NotFound => return Ok(NameEntry::ABSENT),
+        Err(error) if error.kind() == io::ErrorKind::NotFound => return Ok(NameEntry::default()),
         Err(error) => return Err(error),
     };
     let mut seen = NameEntry {
         kind: EntryKind::Special,
         id: Some(id(&stat)),
         leads_to: Some(id(&stat)),
-        through: None,
         runs: stat.st_mode & 0o111 != 0,
-        text: None,
+        ..NameEntry::default()
     };
     match file_type(&stat) {
         SFlag::S_IFREG => seen.kind = EntryKind::File,
@@ -192,13 +176,13 @@ pub fn entry(dir: &Directory, name: &OsStr, own: Option<Identity>) -> io::Result
         SFlag::S_IFLNK => {
             let text = dir.readlink(name)?;
             let behind = dir.stat_behind(name);
-            let path = dir.path().join(name);
+            let path = dir.path.join(name);
             seen.runs = behind.as_ref().is_ok_and(runs);
             seen.leads_to = behind.as_ref().ok().map(id);
             seen.through = through(&path, own);
             seen.kind = EntryKind::Link(leads(&path, &text, behind, own));
             if seen.through.is_some() {
-                seen.kind = EntryKind::Link(Leads::Through);
+                seen.kind = EntryKind::Link(Leads::Program);
                 seen.runs &= wrapper::program_of(&path, own).is_some();
             }
             seen.text = Some(text);
@@ -232,10 +216,8 @@ fn leads(path: &Path, text: &OsStr, behind: io::Result<FileStat>, own: Option<Id
     if file_type(&stat) != SFlag::S_IFREG {
         return Leads::Elsewhere;
     }
-    let end = std::fs::canonicalize(path)
-        .ok()
-        .and_then(|end| end.file_name().map(OsStr::to_owned));
-    let end = end.as_deref().unwrap_or(last);
+    let end = std::fs::canonicalize(path).unwrap_or_default();
+    let end = end.file_name().unwrap_or(last);
     if last == WRAPPER || end == WRAPPER || own == Some(id(&stat)) {
         if runs(&stat) {
             Leads::Cudawrap
@@ -272,7 +254,7 @@ fn through(path: &Path, own: Option<Identity>) -> Option<PathBuf> {
     }
     let has_program =
         |hop: &PathBuf| beside(hop).is_some_and(|program| program.symlink_metadata().is_ok());
-    let other_name = |hop: &&PathBuf| hop.file_name() != Some(OsStr::new(WRAPPER));
+    let other_name = |hop: &&PathBuf| !hop.ends_with(WRAPPER);
     links
         .iter()
         .rev()

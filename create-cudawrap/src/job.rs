@@ -13,9 +13,8 @@ use crate::dirlock::{self, IfNoLocks};
 use crate::inspect::{PathSnapshot, snapshot};
 use crate::names::{Names, Place};
 use crate::options::CreateOptions;
-use crate::plan::{Goal, Step};
+use crate::plan::{Goal, Step, plan};
 use crate::registry::{Note, NoteChange};
-use crate::site::Site;
 use crate::state::{PathState, state};
 use crate::target::{Target, is_gone};
 use crate::wrapper::Wrapper;
@@ -48,8 +47,11 @@ impl Wrapping<'_> {
         if noted && is_gone(path) {
             return Ok(self.forget(path));
         }
-        let site = &self.options.site;
-        let target = site.target(path)?;
+        let links = self.options.links.as_ref();
+        let target = match links {
+            Some(links) => links.target(path)?,
+            None => Target::parse(path)?,
+        };
         let dir = self.enter(&target)?;
         let names = Names::of(&target.name);
         let work = Work {
@@ -64,21 +66,24 @@ impl Wrapping<'_> {
             return Ok(self.forget(path));
         }
         let named = self.options.wrapper.is_some().then_some(work.wrapper);
-        let mut plan = site.plan(&seen, now, self.goal, named)?;
-        if plan.steps.is_empty() && self.goal != Goal::Undo && *site == Site::InPlace {
+        let mut plan = match links {
+            Some(links) if self.goal == Goal::Wrap => links.plan(&seen, now, named)?,
+            _ => plan(&seen, now, self.goal, named)?,
+        };
+        if plan.steps.is_empty() && self.goal != Goal::Undo && links.is_none() {
             check_sound(path, &seen, &names)?;
         }
         plan.text = plan
             .text
             .replace("CUDAWRAP_name", &names.shown(Place::Hidden));
         if self.goal != Goal::Undo && !plan.steps.is_empty() {
-            checks::directory(&dir).map_err(|failure| site.blame(failure))?;
+            checks::directory(&dir).map_err(|failure| self.blame(failure))?;
         }
         self.admit(&target, &dir, &seen, now, path)?;
         let steps = plan.steps.iter().filter(|step| **step != Step::Sync);
         let steps = steps.map(|step| apply::describe(step, &work)).collect();
         if !self.options.dry_run {
-            apply(&work, &seen, &plan).map_err(|failure| site.blame(failure))?;
+            apply(&work, &seen, &plan).map_err(|failure| self.blame(failure))?;
             // By what is there now: another process may have changed it. The job is done,
             // also where that cannot be read any more.
             if let Ok(seen) = snapshot(&dir, &names, work.own) {
@@ -96,6 +101,14 @@ impl Wrapping<'_> {
             text: plan.text,
             steps,
         })
+    }
+
+    /// A failure of the directory that is changed, which may be another one than the program's.
+    fn blame(&self, failure: Failure) -> Failure {
+        match &self.options.links {
+            Some(links) => links.blame(failure),
+            None => failure,
+        }
     }
 
     /// What is to be done for a noted path that was removed meanwhile.
@@ -116,7 +129,7 @@ impl Wrapping<'_> {
         if self.goal != Goal::Undo {
             let longest = dir.filesystem().map_err(PathCause::from)?;
             let longest = longest.maximum_name_length();
-            checks::length(&target.path(), u64::try_from(longest).unwrap_or(255))?;
+            checks::length(&target.path(), usize::try_from(longest).unwrap_or(255))?;
         }
         if !self.options.dry_run {
             let if_no_locks = if self.options.force {
@@ -124,8 +137,8 @@ impl Wrapping<'_> {
             } else {
                 IfNoLocks::Refuse
             };
-            dirlock::lock(dir.file(), dirlock::PATIENCE, if_no_locks)
-                .map_err(|failure| self.options.site.blame(failure))?;
+            dirlock::lock(&dir.file, dirlock::PATIENCE, if_no_locks)
+                .map_err(|failure| self.blame(failure))?;
         }
         Ok(dir)
     }
@@ -153,7 +166,7 @@ impl Wrapping<'_> {
         let Some(wrapper) = self.wrapper.filter(|_| self.goal == Goal::Wrap) else {
             return Ok(());
         };
-        if let Site::Beside(links) = &self.options.site {
+        if let Some(links) = &self.options.links {
             if let Some(warning) = links.admit(target, path, wrapper)? {
                 self.warn(path, &warning);
             }
@@ -162,10 +175,7 @@ impl Wrapping<'_> {
             for warning in checks::warnings(target, dir) {
                 self.warn(path, warning);
             }
-            let of_argv0 = advice::of_argv0(dir.path(), &target.name);
-            let of_count = advice::of_count(&target.name);
-            let of_pipeline = advice::of_pipeline(&target.name);
-            for advice in of_argv0.into_iter().chain(of_count).chain(of_pipeline) {
+            for advice in advice::of_program(&dir.path, &target.name) {
                 self.diag.hint(&format!("{}: {advice}", path.display()));
             }
         }

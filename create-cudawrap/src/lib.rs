@@ -21,7 +21,6 @@ pub mod package;
 pub mod plan;
 pub mod registry;
 pub mod run;
-pub mod site;
 pub mod state;
 pub mod status;
 pub mod target;

@@ -5,7 +5,7 @@
 use std::ffi::OsStr;
 use std::path::{Path, PathBuf};
 
-use getgpu_linux::{Identity, identity};
+use getgpu_linux::{Identity, can_run, identity};
 use getgpu_model::Failure;
 
 use crate::causes::{PathCause, UnfitRemedy};
@@ -21,13 +21,7 @@ use crate::wrapper::{self, Wrapper};
 
 /// The directory that gets the links.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub struct LinkDirectory(PathBuf);
-
-impl From<PathBuf> for LinkDirectory {
-    fn from(path: PathBuf) -> Self {
-        Self(path)
-    }
-}
+pub struct LinkDirectory(pub PathBuf);
 
 impl LinkDirectory {
     /// # Errors
@@ -91,40 +85,31 @@ impl LinkDirectory {
         program: &Path,
         wrapper: &Wrapper,
     ) -> Result<Option<String>, Failure> {
-        check(target, program, wrapper)?;
+        let named = Target::parse(program)?;
+        let path = named.path();
+        if named.dir == target.dir {
+            return Err(PathCause::InLinkDir.into());
+        }
+        let meta = std::fs::metadata(&path).map_err(PathCause::from)?;
+        if !meta.is_file() {
+            let remedy = UnfitRemedy::Unknown;
+            let what = match meta.is_dir() {
+                true => "a directory",
+                false => "not a program",
+            };
+            return Err(PathCause::Unfit { what, remedy }.into());
+        }
+        if !can_run(&path) {
+            return Err(PathCause::NotExecutable.into());
+        }
+        // A program that is wrapped in place leads to cudawrap too, and is no link in the
+        // directory of links.
+        let found = wrapper::beside_links(&path, Some(wrapper.id));
+        if found.is_none_or(|found| found.program == path) {
+            checks::not_own(&named, wrapper)?;
+        }
         Ok(warning(target, program, wrapper.id))
     }
-}
-
-/// Whether `program` can be the one that the link `target` stands for.
-fn check(target: &Target, program: &Path, wrapper: &Wrapper) -> Result<(), Failure> {
-    let program = Target::parse(program)?;
-    if program.dir == target.dir {
-        return Err(PathCause::InLinkDir.into());
-    }
-    let meta = std::fs::metadata(program.path()).map_err(PathCause::from)?;
-    if !meta.is_file() {
-        let remedy = UnfitRemedy::Unknown;
-        let what = match meta.is_dir() {
-            true => "a directory",
-            false => "not a program",
-        };
-        return Err(PathCause::Unfit { what, remedy }.into());
-    }
-    if nix::unistd::access(&program.path(), nix::unistd::AccessFlags::X_OK).is_err() {
-        return Err(PathCause::NotExecutable.into());
-    }
-    // A program that is wrapped in place leads to cudawrap too, and is no link in the
-    // directory of links.
-    if wrapper::beside_links(&program.path(), Some(wrapper.id))
-        .is_some_and(|found| found.program != program.path())
-    {
-        return Ok(());
-    }
-    let own = checks::which_own(&program, wrapper);
-    own.map_or(Ok(()), |name| {
-        Err(PathCause::OwnProgram { name: &name }.into())
-    })
 }
 
 /// What the link would run instead of `program`, as PATH is now.

@@ -103,10 +103,8 @@ fn dpkg_package(answer: &str) -> Option<String> {
     let mut owners = answer
         .lines()
         .filter(|line| !line.starts_with("diversion by ") && !line.starts_with("local diversion "));
-    owners.find_map(|line| {
-        line.split_once(": /")
-            .map(|(packages, _)| packages.split(", ").next().unwrap_or(packages).to_owned())
-    })
+    let (packages, _) = owners.find_map(|line| line.split_once(": /"))?;
+    packages.split(", ").next().map(str::to_owned)
 }
 
 #[cfg(test)]

@@ -22,7 +22,6 @@ use crate::names::Names;
 use crate::options::{self, CreateOptions, PROGRAM, Parsed, WrapTask};
 use crate::plan::Goal;
 use crate::registry::Note;
-use crate::site::Site;
 use crate::status;
 use crate::target::{self, Target};
 use crate::wrapper;
@@ -84,11 +83,13 @@ fn change(options: &CreateOptions, goal: Goal, diag: &Diag) -> Result<bool, Fail
     if let Some(found) = &wrapper {
         diag.note(&format!("links lead to {}", found.text.to_string_lossy()));
     }
-    options.site.check_exists()?;
+    if let Some(links) = &options.links {
+        links.check_exists()?;
+    }
     let note = Note::find();
     let mut paths = paths(options, note.as_ref())?;
     // For each program by itself, as --status shows them.
-    if goal != Goal::Wrap && options.site == Site::InPlace && options.paths.is_some() {
+    if goal != Goal::Wrap && options.links.is_none() && options.paths.is_some() {
         paths = wrapped_in(paths, wrapper.as_ref().map(|found| found.id), diag)?;
     }
     let job = Wrapping {
@@ -159,13 +160,12 @@ fn show(options: &CreateOptions, json: bool, diag: &Diag) -> Result<bool, Failur
         .collect();
     let mut good = true;
     for path in wrapped_in(paths(options, note.as_ref())?, own, diag)? {
-        match look_at(&path, own) {
-            Ok(Some(line)) => lines.push(line),
-            Err(_) if noted && target::is_gone(&path) => gone(diag, &path),
-            Ok(None) if noted => gone(diag, &path),
-            Ok(None) => {
-                let failure = Failure::from(PathCause::NoSuchFile);
-                good = fail(diag, &failure.about(path.display()));
+        let line = look_at(&path, own);
+        let is_gone = matches!(line, Ok(None)) || target::is_gone(&path);
+        match line.and_then(|line| line.ok_or(PathCause::NoSuchFile.into())) {
+            Ok(line) => lines.push(line),
+            Err(_) if noted && is_gone => {
+                diag.note(&format!("{}: no longer exists", path.display()));
             }
             Err(failure) => good = fail(diag, &failure.about(path.display())),
         }
@@ -176,10 +176,6 @@ fn show(options: &CreateOptions, json: bool, diag: &Diag) -> Result<bool, Failur
         status::text(&lines)
     })?;
     Ok(good && !lines.iter().any(|line| line.attention))
-}
-
-fn gone(diag: &Diag, path: &Path) {
-    diag.note(&format!("{}: no longer exists", path.display()));
 }
 
 /// The paths, with those of the wrapped programs in the place of each directory.

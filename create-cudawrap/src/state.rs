@@ -40,12 +40,10 @@ pub fn state(seen: &PathSnapshot) -> PathState {
         EntryKind::Link(Leads::Migtools) => PathState::Migtools,
         EntryKind::Link(Leads::Cudawrap | Leads::Vanished) => match hidden.kind {
             EntryKind::Absent | EntryKind::File => PathState::Wrapped,
-            EntryKind::Link(Leads::Program | Leads::Through | Leads::Elsewhere) => {
-                PathState::Wrapped
-            }
+            EntryKind::Link(Leads::Program | Leads::Elsewhere) => PathState::Wrapped,
             _ => PathState::Unclear,
         },
-        EntryKind::File | EntryKind::Link(Leads::Program | Leads::Through) => program(seen),
+        EntryKind::File | EntryKind::Link(Leads::Program) => program(seen),
     }
 }
 
@@ -54,9 +52,10 @@ fn program(seen: &PathSnapshot) -> PathState {
     let has_program = hidden.is_program() && hidden.runs;
     // The upgrade of a link may have removed the older version that CUDAWRAP_app leads to.
     let stale = hidden.kind == EntryKind::Link(Leads::Elsewhere) && hidden.leads_to.is_none();
+    let is_one_program = app.id == hidden.id || app.leads_to == hidden.id || seen.reaches_hidden;
     if hidden.kind == EntryKind::Absent {
         PathState::Plain
-    } else if one_program(seen) {
+    } else if is_one_program {
         // What leads to CUDAWRAP_app through another wrapped path would lead in a circle.
         if app.through.is_some() && app.id != hidden.id {
             PathState::Unclear
@@ -65,16 +64,11 @@ fn program(seen: &PathSnapshot) -> PathState {
         }
     } else if seen.form == Some(Form::Own(WRAPPER)) && has_program {
         PathState::Copied
-    } else if app.runs && seen.form.is_none_or(Form::is_program) && (has_program || stale) {
+    } else if app.runs && seen.form.and_then(Form::fault).is_none() && (has_program || stale) {
         PathState::Upgraded
     } else {
         PathState::Unclear
     }
-}
-
-fn one_program(seen: &PathSnapshot) -> bool {
-    let (app, hidden) = (&seen.app, &seen.hidden);
-    app.id == hidden.id || app.leads_to == hidden.id || seen.reaches_hidden
 }
 
 /// What is unusual at a path, in words that follow "is"; none at a program and at our link.

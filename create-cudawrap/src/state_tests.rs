@@ -11,7 +11,7 @@ fn entry(kind: EntryKind, file: Option<u64>) -> NameEntry {
         leads_to: file.map(|file| (0, file)),
         runs: true,
         text: Some("nothing".into()),
-        ..NameEntry::ABSENT
+        ..NameEntry::default()
     }
 }
 
@@ -20,8 +20,8 @@ fn seen(app: EntryKind, hidden: EntryKind, form: Form) -> PathSnapshot {
     PathSnapshot {
         app: entry(app, Some(1)),
         hidden: entry(hidden, Some(2)),
-        tmp: NameEntry::ABSENT,
-        former: NameEntry::ABSENT,
+        tmp: NameEntry::default(),
+        former: NameEntry::default(),
         form: Some(form),
         resolves: false,
         reaches_hidden: false,

@@ -190,7 +190,7 @@ fn wrapped(seen: &PathSnapshot) -> Words {
 /// The names in a directory that have to do with wrapping.
 pub fn names_in(dir: &Directory, own: Option<Identity>) -> io::Result<BTreeSet<OsString>> {
     let mut found = BTreeSet::new();
-    for item in std::fs::read_dir(dir.path())? {
+    for item in std::fs::read_dir(&dir.path)? {
         let name = item?.file_name();
         if let Some(app) = names::original(&name) {
             // An older program stays when the newer one is undone and removed.
@@ -206,12 +206,9 @@ pub fn names_in(dir: &Directory, own: Option<Identity>) -> io::Result<BTreeSet<O
 
 fn is_wrap(dir: &Directory, name: &OsStr, own: Option<Identity>) -> bool {
     // What vanished since the directory was read is no matter.
-    let entry = inspect::entry(dir, name, own).unwrap_or(inspect::NameEntry::ABSENT);
-    entry.is_ours()
-        || matches!(
-            entry.kind,
-            EntryKind::Link(Leads::Migtools | Leads::Through)
-        )
+    let entry = inspect::entry(dir, name, own).unwrap_or_default();
+    let is_migtools = entry.kind == EntryKind::Link(Leads::Migtools);
+    entry.is_ours() || entry.through.is_some() || is_migtools
 }
 
 /// The bytes of a path; those of what cannot be seen, and those that a terminal may take for
@@ -222,12 +219,11 @@ fn shown(path: &[u8]) -> Vec<u8> {
     let mut out = Vec::new();
     for chunk in path.utf8_chunks() {
         for c in chunk.valid().chars() {
-            let (mut bytes, hidden) = ([0; 4], diag::is_hidden(c));
-            let bytes = c.encode_utf8(&mut bytes).as_bytes();
-            if hidden {
-                out.extend(octal(bytes).bytes());
+            let text = c.to_string();
+            if diag::is_hidden(c) {
+                out.extend(octal(text.as_bytes()).bytes());
             } else {
-                out.extend(bytes);
+                out.extend(text.bytes());
             }
         }
         for byte in chunk.invalid() {
@@ -244,16 +240,11 @@ fn shown(path: &[u8]) -> Vec<u8> {
 pub fn text(lines: &[StatusLine]) -> Vec<u8> {
     let mut out = Vec::new();
     for line in lines {
-        out.extend(shown(
-            line.path_bytes.as_deref().unwrap_or(line.path.as_bytes()),
-        ));
-        let detail = line
-            .detail
-            .as_ref()
-            .map(|detail| format!(" ({})", diag::printable(detail)));
-        out.extend_from_slice(
-            format!(": {}{}\n", line.state, detail.unwrap_or_default()).as_bytes(),
-        );
+        let path = line.path_bytes.as_deref();
+        let detail = line.detail.as_deref().map(diag::printable);
+        let detail = detail.map_or_else(String::new, |detail| format!(" ({detail})"));
+        out.extend(shown(path.unwrap_or(line.path.as_bytes())));
+        out.extend(format!(": {}{detail}\n", line.state).bytes());
     }
     out
 }

@@ -3,13 +3,13 @@
 //! stand.
 
 use std::env;
-use std::ffi::{OsStr, OsString};
+use std::ffi::OsString;
 use std::os::unix::fs::{MetadataExt, PermissionsExt};
 use std::path::{Path, PathBuf};
 
 use getgpu_linux::regular_file::Links;
 use getgpu_linux::{
-    Identity, Resolution, Rule, can_run, chain, directories, identity, is_cudawrap,
+    Identity, Resolution, Rule, can_run, chain, directories, identity, is_cudawrap, sibling,
 };
 use getgpu_model::{Failure, reason};
 
@@ -46,23 +46,15 @@ pub fn locate(named: Option<&Path>) -> Result<Wrapper, Failure> {
     if let Some(path) = named {
         return from_option(path);
     }
-    let beside = env::current_exe()
-        .ok()
-        .and_then(|exe| exe.parent().map(|dir| dir.join(WRAPPER)));
-    let found = beside
-        .filter(|path| can_run(path))
-        .or_else(|| tool(WRAPPER))
-        .or_else(|| Some(Path::new(SITE).join(WRAPPER)));
-    match found
-        .filter(|path| can_run(path))
-        .and_then(|path| Some((identity(&path)?, path)))
-    {
-        Some((id, path)) => Ok(Wrapper {
+    let of_old = || Some(Path::new(SITE).join(WRAPPER)).filter(|path| can_run(path));
+    let found = sibling(WRAPPER).or_else(|| tool(WRAPPER)).or_else(of_old);
+    let wrapper = found.and_then(|path| {
+        Some(Wrapper {
+            id: identity(&path)?,
             text: path.into_os_string(),
-            id,
-        }),
-        None => Err(CreateCause::NoWrapper { site: SITE }.into()),
-    }
+        })
+    });
+    wrapper.ok_or_else(|| CreateCause::NoWrapper { site: SITE }.into())
 }
 
 fn from_option(named: &Path) -> Result<Wrapper, Failure> {
@@ -77,7 +69,7 @@ fn from_option(named: &Path) -> Result<Wrapper, Failure> {
     if !can_run(&absolute) {
         return Err(CreateCause::WrapperNotRun { path }.into());
     }
-    if absolute.file_name() != Some(OsStr::new(WRAPPER)) {
+    if !absolute.ends_with(WRAPPER) {
         return Err(CreateCause::WrapperMisnamed { path }.into());
     }
     Ok(Wrapper {
@@ -116,10 +108,7 @@ pub fn fault(path: &Path) -> Option<String> {
 /// removed.
 pub fn is_wrapper(path: &Path, own: Option<Identity>) -> bool {
     is_cudawrap(path)
-        || chain(path)
-            .hops
-            .iter()
-            .any(|hop| hop.file_name() == Some(OsStr::new(WRAPPER)))
+        || chain(path).hops.iter().any(|hop| hop.ends_with(WRAPPER))
         || (own.is_some() && identity(path) == own)
 }
 

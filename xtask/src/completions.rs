@@ -8,7 +8,7 @@ use clap_complete::{Shell, generate};
 use getgpu_settings::{Policy, Shown, Type};
 
 use crate::Made;
-use crate::programs::{create_cudawrap, cudawrap, getgpu};
+use crate::programs::{self, create_cudawrap};
 
 /// Options whose value is one of a few words.
 const WORDS: [(&str, &[&str]); 3] = [
@@ -18,15 +18,11 @@ const WORDS: [(&str, &[&str]); 3] = [
 ];
 
 pub fn all() -> Vec<Made> {
-    let programs = [
-        ("getgpu", getgpu::command()),
-        ("cudawrap", cudawrap::command()),
-        ("create-cudawrap", create_cudawrap::command()),
-        // Its second name.
-        ("create_cudawrap", create_cudawrap::command()),
-    ];
+    let programs = programs::all().map(|program| (program.name, program.command));
+    // Its second name.
+    let second = ("create_cudawrap", create_cudawrap::command());
     let mut made = Vec::new();
-    for (name, command) in &programs {
+    for (name, command) in &[&programs[..], &[second]].concat() {
         let mut told = told(command.clone());
         for shell in [Shell::Bash, Shell::Zsh, Shell::Fish] {
             let mut script = Vec::new();
@@ -175,24 +171,17 @@ fn valued(command: &Command) -> Vec<String> {
 /// has the name of a file. A value that stands behind `=` only is left out: a shell would
 /// take the next word for it.
 fn told(command: Command) -> Command {
-    let command = WORDS.iter().fold(command, |command, (name, words)| {
-        let has = command.get_arguments().any(|arg| arg.get_id() == *name);
-        if has {
-            command.mut_arg(name, |arg| arg.value_parser(words.to_vec()))
-        } else {
-            command
-        }
-    });
     command.mut_args(|arg| {
+        if let Some((_, words)) = WORDS.iter().find(|(name, _)| arg.get_id() == *name) {
+            return arg.value_parser(words.to_vec());
+        }
         if arg.is_require_equals_set() {
             return arg
                 .require_equals(false)
                 .num_args(0)
                 .action(ArgAction::SetTrue);
         }
-        let plain = arg.get_value_hint() == ValueHint::Unknown
-            && !WORDS.iter().any(|(name, _)| arg.get_id() == *name);
-        if plain && arg.get_action().takes_values() {
+        if arg.get_value_hint() == ValueHint::Unknown && arg.get_action().takes_values() {
             arg.value_hint(ValueHint::Other)
         } else {
             arg

@@ -6,7 +6,7 @@ use std::path::PathBuf;
 
 use clap::Command;
 use clap_mangen::Man;
-use getgpu_settings::{KEYS, Settings};
+use getgpu_settings::{Settings, keys};
 use roff::{Inline, Roff, bold, line_break, roman};
 
 use crate::Made;
@@ -40,10 +40,10 @@ fn made(name: &str, section: u8, text: String) -> Made {
 }
 
 fn page(program: &Program) -> String {
-    let about = program.guide.about;
+    let name = format!("{} - {}", program.name, program.guide.about);
     let places = [
         ("head", head(program.name, 1, "User Commands")),
-        ("name", paragraph(&format!("{} - {about}", program.name))),
+        ("name", Roff::new().text([roman(name)]).to_roff()),
         ("options", options(&program.command)),
         ("environment", list(program.guide.environment)),
         ("exit", list(program.guide.exit)),
@@ -60,10 +60,6 @@ fn head(name: &str, section: u8, volume: &str) -> String {
     format!(
         ".\\\" Made by `cargo run -p xtask` from xtask/pages and the tables of the programs: do not edit.\n{title}"
     )
-}
-
-fn paragraph(text: &str) -> String {
-    Roff::new().text([roman(text)]).to_roff()
 }
 
 /// An entry of a list: a name, and what it means.
@@ -83,7 +79,7 @@ fn list(lines: &[(&str, &str)]) -> String {
 /// The settings that are policy, or those that are preferences.
 fn settings(policy: bool) -> String {
     let built_in = Settings::default();
-    let keys = KEYS.iter().filter(|key| key.policy == policy);
+    let keys = keys::all().filter(|key| key.policy == policy);
     keys.map(|key| {
         // A list can be broken between its items.
         let value = (key.show)(&built_in).replace("\",\"", "\", \"");
@@ -113,11 +109,8 @@ fn examples(examples: &[(&str, &str)]) -> String {
 /// synopsis.
 fn options(command: &Command) -> String {
     let command = command.clone().mut_args(|arg| {
-        if arg.is_positional() {
-            arg.hide(true)
-        } else {
-            arg
-        }
+        let is_hidden = arg.is_hide_set() || arg.is_positional();
+        arg.hide(is_hidden)
     });
     let mut text = Vec::new();
     // Writing to a vector cannot fail.

@@ -131,12 +131,10 @@ impl Extra {
 /// git does not list the files, or one of them cannot be read.
 pub fn table(top: &Path, details: bool) -> Result<String, String> {
     let mut files = Vec::new();
-    for name in size::products(top)? {
-        let is_product = !name.starts_with("xtask/");
-        if is_product {
-            let text = std::fs::read_to_string(top.join(&name));
-            files.push((name.clone(), text.map_err(|e| format!("{name}: {e}"))?));
-        }
+    let products = size::products(top)?.into_iter();
+    for name in products.filter(|name| !name.starts_with("xtask/")) {
+        let text = std::fs::read_to_string(top.join(&name)).map_err(|e| format!("{name}: {e}"))?;
+        files.push((name, text));
     }
     let mut table = String::from("extra            own lines   lines outside   in files\n");
     for extra in &EXTRAS {

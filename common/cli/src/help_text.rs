@@ -75,24 +75,16 @@ impl HelpText {
             .map(|(what, line)| format!("  {what}:\n    {line}\n"))
             .collect::<String>();
         let parts = [
-            (
-                String::new(),
-                if self.note.is_empty() {
-                    String::new()
-                } else {
-                    format!("{}\n", wrapped("", self.note, 0, width))
-                },
-            ),
-            ("Examples:\n".to_owned(), examples),
-            ("Exit status:\n".to_owned(), list(self.exit, width)),
-            ("Environment:\n".to_owned(), list(self.environment, width)),
+            ("", wrapped("", self.note, 0, width)),
+            ("Examples:\n", examples),
+            ("Exit status:\n", list(self.exit, width)),
+            ("Environment:\n", list(self.environment, width)),
         ];
-        let shown: Vec<String> = parts
-            .iter()
-            .filter(|(_, body)| !body.is_empty())
-            .map(|(head, body)| format!("{head}{body}"))
+        let shown = parts.iter().filter(|(_, body)| !body.is_empty());
+        let shown: Vec<String> = shown
+            .map(|(head, body)| format!("{head}{}", body.trim_end()))
             .collect();
-        shown.join("\n").trim_end().to_owned()
+        shown.join("\n\n")
     }
 }
 

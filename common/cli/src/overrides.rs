@@ -20,7 +20,7 @@ impl Overrides {
     ///
     /// A setting cannot have the value that was typed.
     pub fn of(said: Vec<Said>, program: &str) -> Result<Self, Failure> {
-        let (mut overrides, mut nowhere) = (Self::default(), Loaded::built_in());
+        let (mut overrides, mut nowhere) = (Self::default(), Loaded::default());
         for (key, texts) in said.into_iter().filter(|(_, texts)| !texts.is_empty()) {
             let name = format!("--{}", key.replace('_', "-"));
             let put = nowhere.put(key, &texts, &name);

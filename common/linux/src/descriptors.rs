@@ -105,16 +105,10 @@ pub fn close_from(first: RawFd) {
 }
 
 fn close_numbers(first: RawFd) {
-    let mut limit = libc::rlimit {
-        rlim_cur: 0,
-        rlim_max: 0,
-    };
-    // SAFETY: getrlimit fills the structure; the numbers are not used again.
-    unsafe {
-        libc::getrlimit(libc::RLIMIT_NOFILE, &raw mut limit);
-        for fd in first..limit.rlim_cur.min(MOST_NUMBERS) as RawFd {
-            libc::close(fd);
-        }
+    let limit = getrlimit(Resource::RLIMIT_NOFILE).map_or(0, |(soft, _)| soft);
+    for fd in first..limit.min(MOST_NUMBERS) as RawFd {
+        // SAFETY: the numbers are not used again.
+        unsafe { libc::close(fd) };
     }
 }
 

@@ -6,7 +6,7 @@
 use std::cell::RefCell;
 use std::collections::BTreeMap;
 use std::io::{self, PipeReader, PipeWriter, Read, Write};
-use std::time::Duration;
+use std::time::{Duration, Instant};
 
 use nix::errno::Errno;
 use nix::unistd::Pid;
@@ -221,10 +221,8 @@ impl ReaderChild {
             if self.whole || left.is_zero() {
                 return (None, took());
             }
-            match poll::readable(&self.pipe, run_clock::now() + left) {
-                Ok(true) => self.receive(),
-                Ok(false) => {}
-                Err(_) => return (None, took()),
+            if self.receive(run_clock::now() + left).is_err() {
+                return (None, took());
             }
         }
     }
@@ -238,8 +236,11 @@ impl ReaderChild {
         Some(piece)
     }
 
-    /// Reads what has arrived.
-    fn receive(&mut self) {
+    /// Reads what has arrived, or arrives until `deadline`; false if nothing does.
+    fn receive(&mut self, deadline: Instant) -> io::Result<bool> {
+        if !poll::readable(&self.pipe, deadline)? {
+            return Ok(false);
+        }
         let mut bytes = [0u8; 4096];
         match self.pipe.read(&mut bytes) {
             Ok(0) => self.whole = true,
@@ -247,25 +248,17 @@ impl ReaderChild {
                 .bytes
                 .extend_from_slice(bytes.get(..read).unwrap_or_default()),
             Err(error) if error.kind() == io::ErrorKind::Interrupted => {}
-            Err(_) => self.whole = true,
+            Err(error) => return Err(error),
         }
+        Ok(true)
     }
 
     /// The answer, if all of it arrives within `limit`; it may be asked for again.
     pub fn answer(&mut self, limit: Duration) -> Option<Vec<u8>> {
         let deadline = run_clock::now() + limit;
-        let mut piece = [0u8; 4096];
         while !self.whole {
-            if poll::readable(&self.pipe, deadline) != Ok(true) {
+            if !self.receive(deadline).ok()? {
                 return None;
-            }
-            match self.pipe.read(&mut piece) {
-                Ok(0) => self.whole = true,
-                Ok(read) => self
-                    .bytes
-                    .extend_from_slice(piece.get(..read).unwrap_or_default()),
-                Err(error) if error.kind() == io::ErrorKind::Interrupted => {}
-                Err(_) => return None,
             }
         }
         Some(std::mem::take(&mut self.bytes))

@@ -86,7 +86,7 @@ pub fn is_cudawrap(path: &Path) -> bool {
     let end = std::fs::canonicalize(path)
         .ok()
         .or_else(|| chain(path).hops.pop());
-    end.is_some_and(|end| end.file_name() == Some(OsStr::new(WRAPPER)))
+    end.is_some_and(|end| end.ends_with(WRAPPER))
 }
 
 /// `app` of `app.replaced-1`. Such a path is never wrapped: what would be its program is an
@@ -111,17 +111,8 @@ pub fn beside(hop: &Path) -> Option<PathBuf> {
 
 /// The directories of PATH; an empty one is the working directory (environ(7)).
 pub fn directories(path: Option<&OsStr>) -> Vec<PathBuf> {
-    let Some(path) = path else { return Vec::new() };
-    let entries = path.as_bytes().split(|b| *b == b':');
-    entries
-        .map(|entry| {
-            if entry.is_empty() {
-                ".".into()
-            } else {
-                PathBuf::from(OsStr::from_bytes(entry))
-            }
-        })
-        .collect()
+    let entries = path.into_iter().flat_map(std::env::split_paths);
+    entries.map(|entry| or_here(&entry).to_owned()).collect()
 }
 
 /// The program that a path runs, and how it is reached.
@@ -136,10 +127,8 @@ pub struct Resolution {
 impl Resolution {
     /// Whether `name` in this directory is on the way.
     pub fn passes(&self, directory: Identity, name: &OsStr) -> bool {
-        self.trail.iter().any(|hop| {
-            hop.file_name() == Some(name)
-                && hop.parent().and_then(|parent| identity(or_here(parent))) == Some(directory)
-        })
+        let mut trail = self.trail.iter();
+        trail.any(|hop| hop.ends_with(name) && directory_of(hop) == Some(directory))
     }
 }
 
@@ -174,8 +163,8 @@ impl PathSearch {
 
     /// Whether this is the first time.
     fn visit(&mut self, path: &Path) -> bool {
-        let directory = path.parent().and_then(|parent| identity(or_here(parent)));
-        let entry = (directory, path.file_name().unwrap_or_default().to_owned());
+        let name = path.file_name().unwrap_or_default();
+        let entry = (directory_of(path), name.to_owned());
         let new = self.visited.len() < MOST_HOPS * 10 && !self.visited.contains(&entry);
         if new {
             self.visited.push(entry);
@@ -250,11 +239,8 @@ impl Rule<'_> {
             .iter()
             .position(|directory| {
                 let directory = identity(directory);
-                directory.is_some()
-                    && chain.links().iter().any(|hop| {
-                        hop.parent()
-                            .is_some_and(|parent| identity(or_here(parent)) == directory)
-                    })
+                let mut links = chain.links().iter();
+                directory.is_some() && links.any(|hop| directory_of(hop) == directory)
             })
             .map_or(0, |place| place + 1);
         // Looked through one by one: joined again, no directory at all would be an empty
@@ -268,6 +254,10 @@ impl Rule<'_> {
         rest.filter(|path| can_run(path))
             .find_map(|path| self.follow(&path, search))
     }
+}
+
+fn directory_of(path: &Path) -> Option<Identity> {
+    identity(or_here(path.parent()?))
 }
 
 fn or_here(path: &Path) -> &Path {

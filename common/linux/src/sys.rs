@@ -8,14 +8,14 @@ use std::fs::File;
 use std::io::Write;
 use std::mem::ManuallyDrop;
 use std::os::fd::{FromRawFd, OwnedFd};
-use std::os::unix::ffi::{OsStrExt, OsStringExt};
-use std::path::Path;
+use std::os::unix::ffi::OsStringExt;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::Duration;
 
 use nix::sys::prctl;
 use nix::sys::signal::{SigSet, Signal};
 use nix::time::ClockId;
+use nix::unistd::{SysconfVar, sysconf};
 
 use crate::blocked_signals::BlockedSignals;
 
@@ -137,9 +137,8 @@ pub fn after_boot(start: u64) -> Duration {
 
 /// Clock ticks per second of /proc/PID/stat (sysconf(3)).
 pub fn ticks_per_second() -> u64 {
-    // SAFETY: sysconf has no preconditions.
-    let ticks = unsafe { libc::sysconf(libc::_SC_CLK_TCK) };
-    u64::try_from(ticks).unwrap_or(100).max(1)
+    let ticks = sysconf(SysconfVar::CLK_TCK).ok().flatten();
+    ticks.map_or(100, |ticks| ticks.max(1).unsigned_abs())
 }
 
 /// Writes all of `bytes` to standard error as far as that goes. A pipe without a reader
@@ -206,13 +205,6 @@ pub(crate) fn pointers(strings: &[CString]) -> Vec<*const libc::c_char> {
 pub fn end(status: i32) -> ! {
     // SAFETY: _exit has no preconditions.
     unsafe { libc::_exit(status) }
-}
-
-/// Whether a file has an extended attribute (getxattr(2)).
-pub fn has_xattr(path: &Path, name: &CStr) -> bool {
-    let path = c_string(path.as_os_str().as_bytes());
-    // SAFETY: both strings end with NUL; with a size of 0 nothing is written.
-    unsafe { libc::getxattr(path.as_ptr(), name.as_ptr(), std::ptr::null_mut(), 0) >= 0 }
 }
 
 /// Whether so many bytes can be allocated. Without them a program would be aborted in the

@@ -2,11 +2,11 @@
 //! lock check first. They are decided from an owner and a mode that were read already, so
 //! that nothing is made or opened where they fail.
 
-use std::ffi::CString;
 use std::fs::Metadata;
-use std::os::unix::ffi::OsStrExt;
 use std::os::unix::fs::{MetadataExt, PermissionsExt};
 use std::path::Path;
+
+use nix::unistd::{AccessFlags, eaccess, geteuid};
 
 use crate::procfs::namespaces;
 
@@ -24,7 +24,7 @@ pub enum LockOrigin {
 /// Whether `uid` may own a lock of this origin, or its directory.
 pub fn owner(origin: LockOrigin, uid: u32) -> bool {
     let root = uid == 0 || (!namespaces::host_root_mapped() && uid == namespaces::overflow_uid());
-    let own = uid == nix::unistd::geteuid().as_raw();
+    let own = uid == geteuid().as_raw();
     match origin {
         LockOrigin::Host => root,
         LockOrigin::Environment => root || own,
@@ -53,17 +53,11 @@ pub fn directory(origin: LockOrigin, path: &Path, meta: &Metadata) -> Result<(),
     }
     // The overflow uid stands for root only where we could not have made the directory
     // ourselves.
-    if meta.uid() != 0 && meta.uid() != nix::unistd::geteuid().as_raw() && writable(path) {
+    let is_mapped = meta.uid() == 0 || meta.uid() == geteuid().as_raw();
+    if !is_mapped && eaccess(path, AccessFlags::W_OK).is_ok() {
         return Err(format!(
             "{name} is owned by a user id that is not mapped here, and is writable"
         ));
     }
     Ok(())
-}
-
-fn writable(path: &Path) -> bool {
-    let Ok(path) = CString::new(path.as_os_str().as_bytes()) else {
-        return true;
-    };
-    nix::unistd::eaccess(path.as_c_str(), nix::unistd::AccessFlags::W_OK).is_ok()
 }

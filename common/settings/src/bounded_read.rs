@@ -20,18 +20,12 @@ pub fn read(path: &Path) -> io::Result<Vec<u8>> {
         .open(path)?;
     let kind = file.metadata()?.file_type();
     if kind.is_fifo() || kind.is_socket() {
-        return Err(io::Error::new(
-            io::ErrorKind::InvalidInput,
-            "it is not a file",
-        ));
+        return Err(io::Error::other("it is not a file"));
     }
     let mut bytes = Vec::new();
     file.take(MOST + 1).read_to_end(&mut bytes)?;
     if bytes.len() as u64 > MOST {
-        return Err(io::Error::new(
-            io::ErrorKind::InvalidInput,
-            "it is longer than 16 MiB",
-        ));
+        return Err(io::Error::other("it is longer than 16 MiB"));
     }
     Ok(bytes)
 }

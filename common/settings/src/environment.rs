@@ -80,13 +80,7 @@ impl Environment {
         names: impl IntoIterator<Item = String>,
         secure: bool,
     ) -> Self {
-        let own = |name: &str| {
-            if secure {
-                None
-            } else {
-                get(name).filter(|value| !value.is_empty())
-            }
-        };
+        let own = |name: &str| get(name).filter(|value| !secure && !value.is_empty());
         // The XDG rules: a relative path is to be ignored.
         let absolute = |name: &str| {
             own(name)
@@ -128,9 +122,7 @@ fn is_roots(path: &Path) -> bool {
 /// The settings beside the `bin` of an executable. The system's own directories have
 /// /etc.
 fn prefix_file(executable: &Path) -> Option<PathBuf> {
-    let bin = executable
-        .parent()
-        .filter(|bin| bin.file_name().is_some_and(|name| name == "bin"))?;
+    let bin = executable.parent().filter(|bin| bin.ends_with("bin"))?;
     let prefix = bin
         .parent()
         .filter(|prefix| ![Path::new("/"), Path::new("/usr")].contains(prefix))?;

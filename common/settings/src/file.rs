@@ -71,46 +71,27 @@ pub(crate) struct Table {
     pub entries: Vec<SettingEntry>,
 }
 
-/// What becomes of a file that cannot be looked at.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) enum IfMissing {
-    /// It is as if it were empty.
-    Omit,
-    /// That is an error.
-    Fail,
-}
-
-impl IfMissing {
-    /// A file may be missing that is not there now. One that cannot be looked at may hold the
-    /// site's policy.
-    pub(crate) fn of_policy(path: &Path) -> Self {
-        match std::fs::symlink_metadata(path) {
-            Err(error) if error.kind() == io::ErrorKind::NotFound => Self::Omit,
-            _ => Self::Fail,
-        }
-    }
-
-    fn allows(self, path: &Path) -> bool {
-        self == Self::Omit && std::fs::symlink_metadata(path).is_err()
-    }
-}
-
 impl File {
-    /// Reads `path`; `None` if there is no such file and it may be missing.
+    /// Reads `path`; `None` if nothing has that name, as far as can be seen, and `may_be_missing`
+    /// says so of the error of that look.
     ///
     /// # Errors
     ///
     /// It cannot be read, is not UTF-8, or is no TOML.
-    pub(crate) fn read(path: &Path, if_missing: IfMissing) -> Result<Option<Self>, Failure> {
+    pub(crate) fn read(
+        path: &Path,
+        may_be_missing: impl Fn(io::ErrorKind) -> bool,
+    ) -> Result<Option<Self>, Failure> {
+        let is_missing = || {
+            let looked = std::fs::symlink_metadata(path);
+            looked.is_err_and(|error| may_be_missing(error.kind()))
+        };
         let text = bounded_read::read(path).and_then(|bytes| {
-            String::from_utf8(bytes)
-                .map_err(|_| io::Error::new(io::ErrorKind::InvalidData, "it is not UTF-8"))
+            String::from_utf8(bytes).map_err(|_| io::Error::other("it is not UTF-8"))
         });
         let text = match text {
             Ok(text) => text,
-            // Another user's home (`sudo -u` with HOME kept) has no file for this user
-            // either.
-            Err(_) if if_missing.allows(path) => return Ok(None),
+            Err(_) if is_missing() => return Ok(None),
             Err(error) => {
                 let (path, why) = (path.display(), reason(&error));
                 // A file that GETGPU_CONFIG names.
@@ -123,6 +104,7 @@ impl File {
         };
         Self::parse(path, &text).map(Some)
     }
+
     /// All its entries, those of its tables last.
     pub fn all_entries(&self) -> impl Iterator<Item = &SettingEntry> {
         let of_tables = self.tables.iter().flat_map(|table| &table.entries);

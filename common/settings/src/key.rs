@@ -3,8 +3,7 @@
 
 use super::Settings;
 
-/// One setting: its name, who may set it, its line of help, and how it is read and shown. A row of `KEYS`.
-#[derive(Clone, Copy)]
+/// One setting: its name, who may set it, its line of help, and how it is read and shown. A row of a table.
 pub struct Key {
     /// Name in the file.
     pub name: &'static str,

@@ -21,28 +21,8 @@ const TABLES: [&[Key]; 4] = [
 ];
 
 /// Every setting, policy first.
-pub const KEYS: &[Key] = &joined::<{ count_of(&TABLES) }>(&TABLES);
-
-const fn count_of(tables: &[&[Key]]) -> usize {
-    let (mut count, mut at) = (0, 0);
-    while at < tables.len() {
-        count += tables[at].len();
-        at += 1;
-    }
-    count
-}
-
-const fn joined<const COUNT: usize>(tables: &[&[Key]]) -> [Key; COUNT] {
-    let mut all = [tables[0][0]; COUNT];
-    let (mut table, mut row, mut at) = (0, 0, 0);
-    while at < COUNT {
-        if row == tables[table].len() {
-            (table, row) = (table + 1, 0);
-        }
-        all[at] = tables[table][row];
-        (row, at) = (row + 1, at + 1);
-    }
-    all
+pub fn all() -> impl Iterator<Item = &'static Key> {
+    TABLES.into_iter().flatten()
 }
 
 keys! {
@@ -137,12 +117,12 @@ keys! {
 
 /// The setting of this name.
 pub fn find(name: &str) -> Option<&'static Key> {
-    KEYS.iter().find(|key| key.name == name)
+    all().find(|key| key.name == name)
 }
 
 /// Whether settings of this table have a row, as those of `[slurm]` are called `slurm.NAME`.
 pub(crate) fn is_table(name: &str) -> bool {
-    let mut tables = KEYS.iter().filter_map(|key| key.name.split_once('.'));
+    let mut tables = all().filter_map(|key| key.name.split_once('.'));
     tables.any(|(table, _)| table == name)
 }
 

@@ -2,28 +2,19 @@
 //! user's, variables, options; later wins. Policy is the system's alone, and what this
 //! version does not know is kept for those who are strict about it.
 
+use std::collections::BTreeMap;
+use std::io::ErrorKind;
 use std::path::PathBuf;
 use std::time::Duration;
 
 use super::causes::SettingsCause;
-use super::file::{File, IfMissing, Scope, SettingEntry};
+use super::file::{File, Scope, SettingEntry};
 use super::{Environment, Settings, keys, member, trusted};
 use getgpu_model::{Failure, similar};
 use wildmatch::WildMatch;
 
 /// What a table of a group or a user may set.
 const LIMITS: [&str; 4] = ["max_per_user", "max_hold", "max_idle", "max_wait"];
-
-/// Where a value comes from.
-#[derive(Clone, Debug, PartialEq, Eq)]
-pub enum Source {
-    /// It was not set.
-    BuiltIn,
-    /// A file of settings.
-    File(PathBuf),
-    /// An environment variable or an option of this call, as it is typed.
-    Typed(String),
-}
 
 /// A line of a table for a program, a group or a user.
 #[derive(Clone, Debug)]
@@ -40,13 +31,14 @@ pub struct Scoped {
     pub texts: Vec<String>,
 }
 
-/// Settings in force, and where each comes from.
-#[derive(Clone, Debug)]
+/// Settings in force, and where each comes from: what is in a file has its place in the settings.
+/// By default those that are built in.
+#[derive(Clone, Debug, Default)]
 pub struct Loaded {
     /// What is in force.
     pub settings: Settings,
-    /// Per key of [`keys::KEYS`], in that order.
-    pub sources: Vec<(&'static str, Source)>,
+    /// The environment variable or the option of this call that sets a setting, as it is typed.
+    pub typed: BTreeMap<&'static str, String>,
     /// Keys that this version does not know; an error for those who are strict.
     pub unknown: Vec<Failure>,
     /// What tables for programs, groups and users say, for people.
@@ -72,30 +64,16 @@ impl Scoped {
 }
 
 impl Loaded {
-    /// The built-in settings alone.
-    pub fn built_in() -> Self {
-        Self {
-            settings: Settings::default(),
-            sources: keys::KEYS
-                .iter()
-                .map(|key| (key.name, Source::BuiltIn))
-                .collect(),
-            unknown: Vec::new(),
-            scoped: Vec::new(),
-            max_idle: None,
-        }
-    }
-
     /// What of the system's file and of the prefix's can be understood, each setting by
     /// itself: for a caller that has been warned of what is wrong. Nothing of a file that is
     /// no TOML.
     pub fn read_in_part(environment: &Environment) -> Self {
-        let mut loaded = Self::built_in();
+        let mut loaded = Self::default();
         let files = [system_file(environment), prefix_file(environment)];
         for file in files.into_iter().flatten().flatten() {
             for entry in &file.entries {
                 // What is wrong stays as it is built in.
-                let _ = loaded.enter(&file, entry, FileOwner::Site);
+                let _ = loaded.enter(entry, FileOwner::Site);
             }
         }
         loaded.unknown.clear();
@@ -110,13 +88,15 @@ impl Loaded {
     /// A file cannot be read or trusted, is no TOML, or holds a value that the setting cannot
     /// have.
     pub fn read(environment: &Environment, program: Option<&str>) -> Result<Self, Failure> {
-        let mut loaded = Self::built_in();
+        let mut loaded = Self::default();
         loaded.settings.callers_list = environment.system_file_must_exist;
         let site = [system_file(environment)?, prefix_file(environment)?];
         let site: Vec<File> = site.into_iter().flatten().collect();
         loaded.apply(&site, FileOwner::Site, program)?;
+        // Another user's home (`sudo -u` with HOME kept) has no file for this user either.
+        let may_be_missing = |_| true;
         if let Some(path) = &environment.user_file
-            && let Some(file) = File::read(path, IfMissing::Omit)?
+            && let Some(file) = File::read(path, may_be_missing)?
         {
             loaded.apply(&[file], FileOwner::User, program)?;
         }
@@ -132,7 +112,7 @@ impl Loaded {
     ) -> Result<(), Failure> {
         for file in files {
             for entry in &file.entries {
-                self.enter(file, entry, owner)?;
+                self.enter(entry, owner)?;
             }
             self.apply_tables(file, Scope::Program, owner, program)?;
         }
@@ -162,10 +142,10 @@ impl Loaded {
             };
             for entry in &table.entries {
                 // Checked for all users, in force for those it names.
-                let before = (!is_meant).then(|| (self.settings.clone(), self.sources.clone()));
-                self.enter_scoped(file, scope, entry, owner)?;
+                let before = (!is_meant).then(|| self.settings.clone());
+                self.enter_scoped(scope, entry, owner)?;
                 if let Some(before) = before {
-                    (self.settings, self.sources) = before;
+                    self.settings = before;
                 }
                 self.scoped.extend(entry.texts.clone().map(|texts| Scoped {
                     file: file.path.clone(),
@@ -204,13 +184,12 @@ impl Loaded {
     /// A line of a table: programs have preferences, groups and users have limits.
     fn enter_scoped(
         &mut self,
-        file: &File,
         scope: Scope,
         entry: &SettingEntry,
         owner: FileOwner,
     ) -> Result<(), Failure> {
         if scope == Scope::Program {
-            return self.enter(file, entry, FileOwner::User);
+            return self.enter(entry, FileOwner::User);
         }
         if keys::find(&entry.name).is_some() && !LIMITS.contains(&entry.name.as_str()) {
             let (at, name, scope) = (&entry.place, &entry.name, scope.word());
@@ -223,15 +202,10 @@ impl Loaded {
             }
             .into());
         }
-        self.enter(file, entry, owner)
+        self.enter(entry, owner)
     }
 
-    fn enter(
-        &mut self,
-        file: &File,
-        entry: &SettingEntry,
-        owner: FileOwner,
-    ) -> Result<(), Failure> {
+    fn enter(&mut self, entry: &SettingEntry, owner: FileOwner) -> Result<(), Failure> {
         let SettingEntry {
             name,
             texts,
@@ -239,7 +213,7 @@ impl Loaded {
             value_place: at,
         } = entry;
         let Some(key) = keys::find(name) else {
-            let meant = similar(name, keys::KEYS.iter().map(|key| key.name));
+            let meant = similar(name, keys::all().map(|key| key.name));
             let meant =
                 meant.map_or_else(String::new, |meant| format!(": did you mean `{meant}`?"));
             let unknown = SettingsCause::UnknownSetting { place, name, meant };
@@ -254,7 +228,6 @@ impl Loaded {
             .ok_or_else(|| "not a value that a setting can have".to_owned())
             .and_then(|texts| (key.put)(&mut self.settings, texts))
             .map_err(|why| SettingsCause::NoValue { at, name, why })?;
-        self.from(key.name, Source::File(file.path.clone()));
         // Without the column, which says nothing of a whole setting.
         let line = place
             .rsplit_once(':')
@@ -277,15 +250,8 @@ impl Loaded {
             .map_err(|why| SettingsCause::NoValueTyped { typed, why })?;
         self.settings.share_by_default &= known.name != "share";
         self.settings.places.remove(known.name);
-        self.from(known.name, Source::Typed(typed.to_owned()));
+        self.typed.insert(known.name, typed.to_owned());
         Ok(())
-    }
-
-    /// Notes where `key` has its value from.
-    pub fn from(&mut self, key: &str, source: Source) {
-        if let Some(entry) = self.sources.iter_mut().find(|(name, _)| *name == key) {
-            entry.1 = source;
-        }
     }
 
     /// The same, for a program whose user can mend the files.
@@ -302,12 +268,12 @@ impl Loaded {
 fn system_file(environment: &Environment) -> Result<Option<File>, Failure> {
     let (path, callers) = (&environment.system_file, environment.system_file_must_exist);
     trusted::check(path, "", callers)?;
-    let if_missing = if callers {
-        IfMissing::Fail
-    } else {
-        IfMissing::of_policy(path)
-    };
-    File::read(path, if_missing)
+    File::read(path, |error| !callers && is_gone(error))
+}
+
+/// Whether there is no file for sure: one that cannot be looked at may hold the site's policy.
+fn is_gone(error: ErrorKind) -> bool {
+    error == ErrorKind::NotFound
 }
 
 /// The prefix's file. One that sets nothing, as it is installed, needs no trust.
@@ -315,7 +281,7 @@ fn prefix_file(environment: &Environment) -> Result<Option<File>, Failure> {
     let Some(path) = &environment.prefix_file else {
         return Ok(None);
     };
-    let file = File::read(path, IfMissing::of_policy(path))?.filter(File::sets_something);
+    let file = File::read(path, is_gone)?.filter(File::sets_something);
     if file.is_some() {
         trusted::check_prefix(path)?;
     }

@@ -43,11 +43,8 @@ fn groups_of(uid: u32) -> Vec<Gid> {
     let Ok(Some(user)) = User::from_uid(uid.into()) else {
         return Vec::new();
     };
-    let name = CString::new(user.name);
-    name.map_or_else(
-        |_| Vec::new(),
-        |name| getgrouplist(&name, user.gid).unwrap_or_default(),
-    )
+    let name = CString::new(user.name).unwrap_or_default();
+    getgrouplist(&name, user.gid).unwrap_or_default()
 }
 
 /// Whether the users' database has what a table is for; so it may where it cannot be asked.

@@ -147,9 +147,7 @@ impl Settings {
             quantity::time_text(most)
         ))
     }
-}
 
-impl Settings {
     /// Whether this node's devices are shared by parts that Slurm's prolog reserves, as the site's file
     /// says.
     pub fn shares_by_parts(&self) -> bool {

@@ -55,7 +55,7 @@ fn value() -> impl Strategy<Value = String> {
 
 /// A line of a file: a setting with some value of TOML, a table, or anything.
 fn line() -> impl Strategy<Value = String> {
-    let names: Vec<&str> = keys::KEYS.iter().map(|key| key.name).collect();
+    let names: Vec<&str> = keys::all().map(|key| key.name).collect();
     let name = prop::sample::select(names);
     prop_oneof![
         (name.clone(), value()).prop_map(|(name, value)| format!("{name} = {value:?}")),
@@ -91,8 +91,8 @@ proptest! {
     }
 
     #[test]
-    fn a_value_that_is_shown_can_be_written_into_a_file(key in prop::sample::select((0..keys::KEYS.len()).collect::<Vec<_>>()), texts in prop::collection::vec(value(), 1..3)) {
-        let key = &keys::KEYS[key];
+    fn a_value_that_is_shown_can_be_written_into_a_file(key in 0..keys::all().count(), texts in prop::collection::vec(value(), 1..3)) {
+        let key = keys::all().nth(key).unwrap();
         let mut settings = Settings::default();
         if (key.put)(&mut settings, &texts).is_err() {
             prop_assert_eq!(settings, Settings::default(), "what is refused changes nothing");

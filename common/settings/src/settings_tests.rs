@@ -5,7 +5,7 @@ use nix::unistd::{Group, User, getegid, geteuid};
 
 use super::*;
 use crate::allowed::DeviceList;
-use crate::{Environment, Loaded, Source, keys};
+use crate::{Environment, Loaded, keys};
 use getgpu_linux::users;
 use getgpu_model::{Device, Failure, Kind, Uuid};
 
@@ -142,15 +142,15 @@ fn every_key_of_the_table_can_be_read() {
                 [slurm]\ntasks = \"all\"\nstrict = true\ntaken = \"run\"\njob_options = false\nauto = true\ntimeout = 9\nshares = []\n\
                 options = \"--gpu 3\"\nwait = 9\nold = 9";
     let loaded = load(text, "").unwrap().strict().unwrap();
-    let sources = loaded.sources.iter();
-    let missing = sources.filter(|(_, source)| !matches!(source, Source::File(_)));
-    let missing: Vec<_> = missing.map(|(name, _)| name).collect();
+    let places = &loaded.settings.places;
+    let missing = keys::all().filter(|key| !places.contains_key(key.name));
+    let missing: Vec<_> = missing.map(|key| key.name).collect();
     assert!(
         missing.is_empty(),
         "give these a value in the text of this test, not the built-in one: {missing:?}"
     );
     let built_in = Settings::default();
-    for key in keys::KEYS {
+    for key in keys::all() {
         assert_ne!(
             (key.show)(&loaded.settings),
             (key.show)(&built_in),

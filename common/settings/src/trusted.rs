@@ -14,20 +14,14 @@ use super::causes::{SettingsCause, TrustRemedy};
 /// Checks a file that is about to be read, and `what` it is to people. One that is not
 /// there, or cannot be looked at, is left to the reader.
 pub(crate) fn check(path: &Path, what: &str, caller: bool) -> Result<(), Failure> {
-    let origin = if caller {
-        LockOrigin::Environment
+    let (origin, whose, remedy) = if caller {
+        let whose = "which is neither root nor you";
+        (LockOrigin::Environment, whose, TrustRemedy::Caller)
     } else {
-        LockOrigin::Host
+        (LockOrigin::Host, "not to root", TrustRemedy::Host)
     };
-    let (whose, remedy) = if caller {
-        ("which is neither root nor you", TrustRemedy::Caller)
-    } else {
-        ("not to root", TrustRemedy::Host)
-    };
-    match wrong(path, &|uid| trust::owner(origin, uid), whose) {
-        None => Ok(()),
-        Some(why) => Err(not_trusted(what, path, why, remedy)),
-    }
+    let wrong = wrong(path, &|uid| trust::owner(origin, uid), whose);
+    refused(what, path, wrong, remedy)
 }
 
 /// Checks the settings of a prefix, which are root's or its owner's: a user of its
@@ -40,21 +34,25 @@ pub(crate) fn check_prefix(path: &Path) -> Result<(), Failure> {
         &|uid| Some(uid) == owner || trust::owner(LockOrigin::Host, uid),
         "which is neither root nor the prefix's owner",
     );
-    match wrong {
-        None => Ok(()),
-        Some(why) => Err(not_trusted("", path, why, TrustRemedy::Prefix)),
-    }
+    refused("", path, wrong, TrustRemedy::Prefix)
 }
 
-fn not_trusted(what: &str, path: &Path, why: String, remedy: TrustRemedy) -> Failure {
+/// The failure of a file with which something is `wrong`.
+fn refused(
+    what: &str,
+    path: &Path,
+    wrong: Option<String>,
+    remedy: TrustRemedy,
+) -> Result<(), Failure> {
+    let Some(why) = wrong else { return Ok(()) };
     let path = path.display();
-    SettingsCause::NotTrusted {
+    Err(SettingsCause::NotTrusted {
         what,
         path,
         why,
         remedy,
     }
-    .into()
+    .into())
 }
 
 fn writable(name: &Path, meta: &Metadata) -> Option<String> {

@@ -8,8 +8,8 @@ use std::path::PathBuf;
 
 use getgpu_model::Verbosity;
 
+use crate::linkdir::LinkDirectory;
 use crate::plan::Goal;
-use crate::site::Site;
 pub use parse::parse;
 pub use table::{PROGRAM, command};
 
@@ -31,8 +31,8 @@ pub struct CreateOptions {
     pub task: WrapTask,
     /// With which paths; none: all that are noted.
     pub paths: Option<Vec<PathBuf>>,
-    /// Where the link to cudawrap is, or goes.
-    pub site: Site,
+    /// Where the links to cudawrap are, or go; none: each program's own name.
+    pub links: Option<LinkDirectory>,
     pub dry_run: bool,
     pub force: bool,
     pub wrapper: Option<PathBuf>,

@@ -10,8 +10,8 @@ use getgpu_model::Failure;
 use super::table::{CreateArguments, Doing, GUIDE, PROGRAM, command};
 use super::{CreateOptions, Parsed, WrapTask};
 use crate::causes::{Contradiction, CreateCause};
+use crate::linkdir::LinkDirectory;
 use crate::plan::Goal;
-use crate::site::Site;
 
 /// Reads the command line (without the program's name).
 pub fn parse(args: impl IntoIterator<Item = OsString>) -> Result<Parsed, Failure> {
@@ -30,7 +30,7 @@ pub fn parse(args: impl IntoIterator<Item = OsString>) -> Result<Parsed, Failure
 }
 
 fn checked(typed: CreateArguments) -> Result<CreateOptions, Failure> {
-    let task = task(&typed.doing)?;
+    let task = task(&typed.doing);
     let status = matches!(task, WrapTask::Status { .. });
     let all = typed.doing.all || (status && typed.paths.is_empty());
     if let Some(what) = contradiction(&typed, task, all) {
@@ -39,10 +39,7 @@ fn checked(typed: CreateArguments) -> Result<CreateOptions, Failure> {
     Ok(CreateOptions {
         task,
         paths: (!all).then_some(typed.paths),
-        site: typed
-            .how
-            .link_dir
-            .map_or(Site::InPlace, |dir| Site::Beside(dir.into())),
+        links: typed.how.link_dir.map(LinkDirectory),
         dry_run: typed.how.dry_run,
         force: typed.how.force,
         wrapper: typed.how.wrapper,
@@ -50,16 +47,12 @@ fn checked(typed: CreateArguments) -> Result<CreateOptions, Failure> {
     })
 }
 
-fn task(typed: &Doing) -> Result<WrapTask, Failure> {
+fn task(typed: &Doing) -> WrapTask {
     match (typed.undo, typed.repair, typed.status) {
-        (false, false, false) => Ok(WrapTask::Change(Goal::Wrap)),
-        (true, false, false) => Ok(WrapTask::Change(Goal::Undo)),
-        (false, true, false) => Ok(WrapTask::Change(Goal::Repair)),
-        (false, false, true) => Ok(WrapTask::Status { json: typed.json }),
-        _ => {
-            let what = Contradiction::ManyTasks;
-            Err(CreateCause::Contradiction { what }.into())
-        }
+        (true, ..) => WrapTask::Change(Goal::Undo),
+        (_, true, _) => WrapTask::Change(Goal::Repair),
+        (_, _, true) => WrapTask::Status { json: typed.json },
+        (false, false, false) => WrapTask::Change(Goal::Wrap),
     }
 }
 
@@ -71,8 +64,10 @@ fn contradiction(typed: &CreateArguments, task: WrapTask, all: bool) -> Option<C
     let status = matches!(task, WrapTask::Status { .. });
     let wrap = task == WrapTask::Change(Goal::Wrap);
     let no_path = typed.paths.is_empty();
+    let tasks = [doing.undo, doing.repair, doing.status];
     #[rustfmt::skip]
     let wrong = [
+        (tasks.into_iter().filter(|is| *is).count() > 1, Contradiction::ManyTasks),
         (doing.json && !status, Contradiction::JsonAlone),
         (doing.all && wrap, Contradiction::AllToWrap),
         (doing.all && !no_path, Contradiction::AllAndPath),

@@ -43,7 +43,7 @@ pub fn attach(diag: &Diag) -> GateOutcome {
     let beside = whereabouts::beside();
     let settings = match policy(beside.as_deref()) {
         Ok(settings) => settings,
-        Err(failure) => return without(AutoNone::Hide, &failure, diag),
+        Err(failure) => return without(AutoNone::Hide, failure, diag),
     };
     let mut names = names.iter();
     if names.any(|name| getgpu_auto::leaves_alone(name, &settings)) {
@@ -66,7 +66,7 @@ pub fn attach(diag: &Diag) -> GateOutcome {
         });
     match found {
         Ok(found) => take(found),
-        Err(failure) => without(settings.auto.none, &failure, diag),
+        Err(failure) => without(settings.auto.none, failure, diag),
     }
 }
 
@@ -81,8 +81,8 @@ fn policy(cudawrap: Option<&Path>) -> Result<Settings, Failure> {
 }
 
 /// Sets the variables and keeps the lease until this process exits.
-fn take(found: worker::FoundDevice) -> GateOutcome {
-    let mut descriptors = found.descriptors.into_iter();
+fn take((variables, descriptors): worker::FoundDevice) -> GateOutcome {
+    let mut descriptors = descriptors.into_iter();
     if let Some(low) = descriptors.next() {
         keep_open(lowest(low));
     }
@@ -91,7 +91,7 @@ fn take(found: worker::FoundDevice) -> GateOutcome {
     }
     let alone = !thread::others();
     let mut set = false;
-    for (name, value) in found.variables {
+    for (name, value) in variables {
         let (Ok(name), Ok(value)) = (CString::new(name), CString::new(value)) else {
             continue;
         };
@@ -107,14 +107,13 @@ fn take(found: worker::FoundDevice) -> GateOutcome {
 }
 
 /// What becomes of a program that gets no device. Said once, however often it asks.
-pub fn without(policy: AutoNone, failure: &Failure, diag: &Diag) -> GateOutcome {
+pub fn without(policy: AutoNone, failure: Failure, diag: &Diag) -> GateOutcome {
     let said = HIDDEN.load(Ordering::Relaxed);
     let say = |failure: Failure| {
         if !said {
             diag.error(&failure);
         }
     };
-    let failure = failure.clone();
     match policy {
         AutoNone::Hide => {
             say(failure.therefore("CUDA finds no device in this program"));

@@ -5,7 +5,7 @@
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::time::Duration;
 
-use crate::thread;
+use nix::unistd::gettid;
 
 /// Whether there is anything left to do when the driver asks again.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -29,7 +29,7 @@ static STATE: AtomicU64 = AtomicU64::new(IDLE);
 /// Does the `work`, unless it has been done.
 pub fn once(work: impl FnOnce() -> GateOutcome) {
     let process = RUNNING | u64::from(std::process::id()) << 32;
-    let ours = process | u64::from(thread::number());
+    let ours = process | u64::from(gettid().as_raw().unsigned_abs());
     loop {
         let seen = STATE.load(Ordering::Acquire);
         if seen == DONE {

@@ -32,8 +32,7 @@ pub extern "C" fn InitializeInjection() -> libc::c_int {
         // Only this library's copy of the standard library is told.
         std::panic::set_hook(Box::new(|_| {}));
         catch_unwind(|| attach::attach(&diag)).unwrap_or_else(|_| {
-            let failure = causes::LibraryCause::Panicked.into();
-            attach::without(AutoNone::Hide, &failure, &diag)
+            attach::without(AutoNone::Hide, causes::LibraryCause::Panicked.into(), &diag)
         })
     });
     1

@@ -4,6 +4,8 @@
 
 use std::ffi::CStr;
 
+use nix::errno::Errno;
+
 /// Do not act on pthread_cancel(3) (pthread.h of glibc).
 const DISABLE: libc::c_int = 1;
 
@@ -21,32 +23,19 @@ pub struct Undisturbed {
 impl Undisturbed {
     /// Takes note of errno; the thread cannot be cancelled from now on.
     pub fn begin() -> Self {
-        let mut cancel = 0;
-        // SAFETY: errno is this thread's own, and the old state has a place.
-        let errno = unsafe {
-            let errno = *libc::__errno_location();
-            pthread_setcancelstate(DISABLE, &raw mut cancel);
-            errno
-        };
+        let (errno, mut cancel) = (Errno::last_raw(), 0);
+        // SAFETY: the old state has a place.
+        unsafe { pthread_setcancelstate(DISABLE, &raw mut cancel) };
         Self { errno, cancel }
     }
 }
 
 impl Drop for Undisturbed {
     fn drop(&mut self) {
-        // SAFETY: as above.
-        unsafe {
-            pthread_setcancelstate(self.cancel, std::ptr::null_mut());
-            *libc::__errno_location() = self.errno;
-        }
+        // SAFETY: the state that it had before; what it has now is not asked for.
+        unsafe { pthread_setcancelstate(self.cancel, std::ptr::null_mut()) };
+        Errno::set_raw(self.errno);
     }
-}
-
-/// This thread's number (gettid(2)), which no other thread of the system has.
-pub fn number() -> u32 {
-    // SAFETY: gettid has no preconditions. By the system call, since glibc has gettid(3)
-    // from 2.30 on only.
-    unsafe { libc::syscall(libc::SYS_gettid) as u32 }
 }
 
 /// Whether this process has other threads; in doubt it has.

@@ -37,13 +37,9 @@ pub struct Question<'a> {
     pub limit: Duration,
 }
 
-/// What there is for the program.
-pub struct FoundDevice {
-    /// Variables to be set.
-    pub variables: Vec<(String, String)>,
-    /// The lease, and what belongs to it.
-    pub descriptors: Vec<OwnedFd>,
-}
+/// What there is for the program: variables to be set, and the descriptors of the lease and of what
+/// belongs to it.
+pub type FoundDevice = (Vec<(String, String)>, Vec<OwnedFd>);
 
 impl Question<'_> {
     /// Asks. A failure is one of cudawrap's own, or that it did not answer.
@@ -130,10 +126,7 @@ impl Question<'_> {
                 }
                 Ok(Some((Message::Ready { variables, needed }, descriptors))) => {
                     if descriptors.len() >= needed {
-                        return Ok(FoundDevice {
-                            variables,
-                            descriptors,
-                        });
+                        return Ok((variables, descriptors));
                     }
                     self.failed(WorkerFault::NoDescriptorLeft)
                 }

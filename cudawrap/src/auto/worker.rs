@@ -2,7 +2,7 @@
 //! which chooses and leases as for a linked program, and hands the lease's descriptors to
 //! it. So the program has no part in it but to keep them.
 
-use std::ffi::{OsStr, OsString};
+use std::ffi::OsString;
 use std::os::fd::{OwnedFd, RawFd};
 use std::path::{Path, PathBuf};
 use std::time::Duration;
@@ -12,7 +12,7 @@ use getgpu_choose::{LockWarning, find_lock_file};
 use getgpu_linux::{OwnLock, procfs::fdinfo, sys};
 use getgpu_lock::ownership_proof;
 use getgpu_model::{Diag, Failure, Kind, Verbosity, Visible};
-use getgpu_settings::{Environment, Loaded, Settings, Source};
+use getgpu_settings::{Environment, Loaded, Settings};
 
 use crate::call::Lessee;
 use crate::lease::Lease;
@@ -23,25 +23,6 @@ use crate::start::linked;
 
 /// What the choice takes beside NVML's own time.
 const SELECTION_TIMEOUT: Duration = Duration::from_secs(3);
-
-/// How many threads the program has at its first CUDA call.
-#[derive(Clone, Copy)]
-enum ProgramThreads {
-    /// The library may set any variable in it.
-    One,
-    /// Another thread may be reading the environment.
-    Many,
-}
-
-impl ProgramThreads {
-    fn of_word(word: &OsStr) -> Self {
-        if word == getgpu_auto::MANY {
-            Self::Many
-        } else {
-            Self::One
-        }
-    }
-}
 
 /// Runs as this process, if `arguments` say so, and gives its exit status.
 pub fn lease_worker(arguments: &[OsString]) -> Option<i32> {
@@ -61,23 +42,21 @@ fn main(words: &[OsString]) -> i32 {
         Some((
             pid.to_str()?.parse().ok()?,
             Path::new(program),
-            ProgramThreads::of_word(threads),
+            threads == getgpu_auto::MANY,
             fdinfo::from_word(locks.to_str()?),
         ))
     })();
-    let (Some((pid, program, threads, locks)), Ok(number)) = (
+    let (Some((pid, program, has_threads, locks)), Ok(number)) = (
         parsed,
         nix::fcntl::fcntl(std::io::stdin(), nix::fcntl::FcntlArg::F_DUPFD_CLOEXEC(3)),
     ) else {
         return 2;
     };
     let (socket, lessee) = (sys::own_fd(number), Lessee { program, pid });
-    let sent = match device(&socket, lessee, threads, &locks, &diag) {
+    let sent = match device(&socket, lessee, has_threads, &locks, &diag) {
         Ok(ready) => {
-            let descriptors: Vec<RawFd> = ready
-                .lease
-                .as_ref()
-                .map_or_else(Vec::new, |lease| lease.descriptors().collect());
+            let lease = ready.lease.iter();
+            let descriptors: Vec<RawFd> = lease.flat_map(Lease::descriptors).collect();
             let needed = ready.lease.as_ref().map_or(0, Lease::needed);
             let message = Message::Ready {
                 variables: ready.variables,
@@ -90,11 +69,12 @@ fn main(words: &[OsString]) -> i32 {
     i32::from(sent.is_err())
 }
 
-/// The device, chosen as for a linked program.
+/// The device, chosen as for a linked program. `has_threads`: another thread of the program may be
+/// reading the environment; else the library may set any variable in it.
 fn device(
     socket: &OwnedFd,
     lessee: Lessee<'_>,
-    threads: ProgramThreads,
+    has_threads: bool,
     locks: &[OwnLock],
     diag: &Diag,
 ) -> Result<LaunchSpec, Failure> {
@@ -102,9 +82,9 @@ fn device(
     let table = std::env::var_os(getgpu_auto::TABLE).map(PathBuf::from);
     let named = table.as_deref().unwrap_or(lessee.program);
     let mut settings = in_force(linked::settings(&environment, named, diag)?);
-    let unset = match threads {
-        ProgramThreads::Many => mps::switch_off(&mut settings),
-        ProgramThreads::One => None,
+    let unset = match has_threads {
+        true => mps::switch_off(&mut settings),
+        false => None,
     };
     let _ = getgpu_auto::send(socket, &Message::Limit(limit(&settings)), &[]);
     if already_leased(&settings, &environment, locks, diag)? {
@@ -118,9 +98,9 @@ fn device(
             .advised("getgpu --list shows who holds what; with CUDAWRAP_WAIT=10m a program waits"),
         _ => failure,
     })?;
-    Ok(match threads {
-        ProgramThreads::Many => visible_only(ready, unset, diag),
-        ProgramThreads::One => ready,
+    Ok(match has_threads {
+        true => visible_only(ready, unset, diag),
+        false => ready,
     })
 }
 
@@ -148,10 +128,7 @@ fn visible_only(mut ready: LaunchSpec, unset: Option<&str>, diag: &Diag) -> Laun
 
 /// The settings of a program that runs already: its threads have their CPUs.
 fn in_force(loaded: Loaded) -> Settings {
-    let waits = loaded
-        .sources
-        .iter()
-        .any(|(key, source)| *key == "wait" && matches!(source, Source::Typed(_)));
+    let waits = loaded.typed.contains_key("wait");
     let mut settings = loaded.settings;
     if let Some(wait) = settings.auto.wait.filter(|_| !waits) {
         settings.wait = wait;

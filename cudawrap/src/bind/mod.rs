@@ -16,7 +16,7 @@ use std::path::Path;
 
 use getgpu_ask::{Look, Node};
 use getgpu_choose::Granted;
-use getgpu_model::{CpuSet, Device, Failure, Units, Uuid, cpus::mask, reason};
+use getgpu_model::{CpuSet, Device, Failure, Units, Uuid, cpus::mask, quantity, reason};
 use getgpu_settings::Settings;
 
 use crate::call::CudawrapCall;
@@ -70,11 +70,6 @@ impl CpuNeighbours {
         Ok(())
     }
 
-    /// Leaves out all devices but these.
-    pub fn keep_only(&mut self, devices: &[Uuid]) {
-        self.devices.retain(|(uuid, _)| devices.contains(uuid));
-    }
-
     /// The devices, where each program has one, with the device that this one has in the
     /// end in its place: others may have taken the one that it was to have.
     fn seated(&self, own: &Uuid) -> Vec<(Uuid, CpuSet)> {
@@ -96,16 +91,6 @@ struct Around<'a> {
     neighbours: &'a CpuNeighbours,
 }
 
-impl Around<'_> {
-    /// A batch job has its mask of CPUs to itself where it was granted one device, and not
-    /// one for each of several tasks.
-    fn is_job_of_one_device(&self) -> bool {
-        let has_several =
-            !self.neighbours.devices.is_empty() || self.neighbours.has_several_devices;
-        self.call.environment.batch_job && !has_several
-    }
-}
-
 /// Binds this process, if that is set. It comes last: whatever is started before is not
 /// bound with it, such as an MPS daemon.
 pub fn join(
@@ -121,17 +106,13 @@ pub fn join(
     match bind(lease, devices, &Around { call, neighbours }) {
         Ok(CpuPart { cpus, alone }) => {
             let cores = topology::cores(Path::new(CPUS), &cpus).len();
-            diag.note(&format!(
-                "bound to CPUs {cpus} ({cores} {})",
-                if cores == 1 { "core" } else { "cores" }
-            ));
+            let counted = quantity::counted(cores, "core");
+            diag.note(&format!("bound to CPUs {cpus} ({counted})"));
             let bound = (mask_origin::BOUND.to_owned(), cpus.to_string());
             ready.variables.push(bound);
-            ready.variables.extend(
-                threads::variables(cores, alone)
-                    .into_iter()
-                    .filter(|(name, _)| std::env::var_os(name).is_none()),
-            );
+            let threads = threads::variables(cores, alone).into_iter();
+            let unset = threads.filter(|(name, _)| std::env::var_os(name).is_none());
+            ready.variables.extend(unset);
         }
         Err(why) => diag.note(&format!("{why}: not bound")),
     }
@@ -180,7 +161,11 @@ fn divide(
     device: &Uuid,
     around: &Around<'_>,
 ) -> CpuPart {
-    let alone_on_node = around.is_job_of_one_device();
+    let others = around.neighbours;
+    let has_several = !others.devices.is_empty() || others.has_several_devices;
+    // A batch job has its mask of CPUs to itself where it was granted one device, and not one for
+    // each of several tasks.
+    let alone_on_node = around.call.environment.batch_job && !has_several;
     let (own, alone) = match origin {
         MaskOrigin::OwnOfProgram => {
             let cpus = part::cpus_of(cores, &Units::whole(), &Units::whole());
@@ -188,9 +173,9 @@ fn divide(
         }
         MaskOrigin::Set => (cores.to_vec(), alone_on_node),
         MaskOrigin::Unset | MaskOrigin::Bound => {
-            let own = neighbours::divide(cores, device, &around.neighbours.seated(device));
-            let listed = !around.neighbours.devices.is_empty();
-            (own.cores, own.alone && (listed || alone_on_node))
+            let devices = others.seated(device);
+            let (own, alone) = neighbours::divide(cores, device, &devices);
+            (own, alone && (!devices.is_empty() || alone_on_node))
         }
     };
     let bound_to = lease.enclosing_lease(device);

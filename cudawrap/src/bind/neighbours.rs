@@ -4,15 +4,6 @@
 
 use getgpu_model::{CpuSet, Uuid, overlap};
 
-/// Cores of a device.
-#[derive(Clone, Debug, PartialEq, Eq)]
-pub struct Own {
-    /// Each with its threads.
-    pub cores: Vec<CpuSet>,
-    /// No neighbour has one of them.
-    pub alone: bool,
-}
-
 /// Cores that are near to the same devices.
 struct Group<'a> {
     /// Places in the list of neighbours.
@@ -42,33 +33,24 @@ impl Group<'_> {
     }
 }
 
-/// The part of `cores`, all near to the device `own`, that is the device's. `neighbours`:
-/// the devices that programs may run on, each with the CPUs near it; cores that are near
-/// to the same of them are divided in the order of the list.
-pub fn divide(cores: &[CpuSet], own: &Uuid, neighbours: &[(Uuid, CpuSet)]) -> Own {
+/// The part of `cores`, all near to the device `own`, that is the device's, and whether no
+/// neighbour has one of these. `neighbours`: the devices that programs may run on, each with the
+/// CPUs near it; cores that are near to the same of them are divided in the order of the list.
+pub fn divide(cores: &[CpuSet], own: &Uuid, neighbours: &[(Uuid, CpuSet)]) -> (Vec<CpuSet>, bool) {
     let Some(device) = neighbours.iter().position(|(uuid, _)| uuid == own) else {
-        return Own {
-            cores: cores.to_vec(),
-            alone: neighbours.is_empty(),
-        };
+        return (cores.to_vec(), neighbours.is_empty());
     };
     let groups = groups(cores, own, neighbours);
     let parts = groups.iter().flat_map(|group| group.part(device));
     let parts: Vec<CpuSet> = parts.map(|core| (*core).clone()).collect();
     if !parts.is_empty() {
-        return Own {
-            cores: parts,
-            alone: true,
-        };
+        return (parts, true);
     }
     // Fewer cores than devices: some have one together.
     let shared = groups
         .first()
         .map(|group| group.cores[group.first(group.turn(device))].clone());
-    Own {
-        cores: shared.into_iter().collect(),
-        alone: false,
-    }
+    (shared.into_iter().collect(), false)
 }
 
 /// Cores by the devices that they are near to, in the order of the cores.
@@ -118,12 +100,11 @@ mod tests {
                 .into_iter()
                 .filter(|core| overlap(core, near) > 0)
                 .collect();
-            let own = divide(&near, uuid, &node);
+            let (own, is_alone) = divide(&near, uuid, &node);
             let all = own
-                .cores
                 .iter()
                 .fold(CpuSet::default(), |all, core| all.union(core));
-            format!("{all}{}", if own.alone { "" } else { "+" })
+            format!("{all}{}", if is_alone { "" } else { "+" })
         };
         node.iter().map(part).collect()
     }
@@ -151,25 +132,21 @@ mod tests {
             let own = node
                 .iter()
                 .map(|(uuid, _)| divide(&cores(count), uuid, &node));
-            let own: Vec<Own> = own.collect();
+            let own: Vec<_> = own.collect();
             let what = format!("{count} cores, {devices} devices");
-            let given: usize = own.iter().map(|own| own.cores.len()).sum();
+            let given: usize = own.iter().map(|(cores, _)| cores.len()).sum();
             assert_eq!(given, count.max(devices), "{what}");
-            for own in own {
-                assert!(
-                    !own.cores.is_empty() && own.alone == (count >= devices),
-                    "{what}"
-                );
+            for (own, is_alone) in own {
+                assert!(!own.is_empty() && is_alone == (count >= devices), "{what}");
             }
         }
     }
 
     #[test]
     fn a_device_that_is_not_listed_has_all_that_is_near() {
-        let own = |cores, alone| Own { cores, alone };
         let (two, listed) = (cores(2), node(&["0-1"]));
-        assert_eq!(divide(&two, &uuid(9), &[]), own(cores(2), true));
-        assert_eq!(divide(&two, &uuid(9), &listed), own(cores(2), false));
-        assert_eq!(divide(&[], &uuid(0), &listed), own(vec![], false));
+        assert_eq!(divide(&two, &uuid(9), &[]), (cores(2), true));
+        assert_eq!(divide(&two, &uuid(9), &listed), (cores(2), false));
+        assert_eq!(divide(&[], &uuid(0), &listed), (vec![], false));
     }
 }

@@ -2,7 +2,7 @@
 //! starting one, and ending it by its own `quit`. It is never looked for, and never
 //! killed, by a process's name or number (nvidia-cuda-mps-control(1)).
 
-use std::ffi::OsString;
+use std::ffi::{OsStr, OsString};
 use std::fs::File;
 use std::io;
 use std::io::Write;
@@ -12,7 +12,7 @@ use std::path::{Path, PathBuf};
 use std::process::{Command, ExitStatus, Stdio};
 use std::time::Duration;
 
-use getgpu_linux::{can_run, run_clock, sys, unseen_child::absolute_entries};
+use getgpu_linux::{can_run, directories, run_clock, sys, unseen_child::absolute_entries};
 use getgpu_model::{Failure, Uuid, reason};
 use nix::errno::Errno;
 use nix::sys::socket::{AddressFamily, SockFlag, SockType, UnixAddr, connect, socket};
@@ -56,11 +56,9 @@ impl Control {
     /// The program in the absolute entries of `path`, else where it usually is. The
     /// daemon runs as the user whose PATH that is.
     pub fn find(device: &Uuid, path: Option<OsString>) -> Result<Self, Failure> {
-        let entries: Vec<PathBuf> = path
-            .map(|path| std::env::split_paths(&path).collect())
-            .unwrap_or_default();
-        let entries = entries.into_iter().filter(|entry| entry.is_absolute());
+        let entries = directories(path.as_deref()).into_iter();
         let program = entries
+            .filter(|entry| entry.is_absolute())
             .chain(PLACES.map(PathBuf::from))
             .map(|directory| directory.join(NAME))
             .find(|file| can_run(file));
@@ -162,21 +160,15 @@ impl Control {
     }
 
     fn command(&self) -> Command {
-        let mut path = self
-            .program
-            .parent()
-            .unwrap_or(Path::new("/usr/bin"))
-            .as_os_str()
-            .to_owned();
-        path.push(":");
-        path.push(SERVER_PATH);
+        let own = self.program.parent().unwrap_or(Path::new("/usr/bin"));
+        let path = [own.as_os_str(), OsStr::new(SERVER_PATH)].join(OsStr::new(":"));
         let mut command = Command::new(&self.program);
         command
             .env_clear()
             .env("PATH", path)
             .env(PIPE, self.directory.pipe())
-            .env(LOG, self.directory.log());
-        command.env("CUDA_VISIBLE_DEVICES", &self.device);
+            .env(LOG, self.directory.log())
+            .env("CUDA_VISIBLE_DEVICES", &self.device);
         if let Some(libraries) = &self.libraries {
             command.env("LD_LIBRARY_PATH", libraries);
         }

@@ -131,10 +131,8 @@ impl MpsDirectory {
     /// Whether the lock file is still the one of `description`, and was not removed or
     /// replaced meanwhile.
     pub fn is_of(&self, description: &OfdLock) -> bool {
-        let ours = identity(Path::new(&format!(
-            "/proc/self/fd/{}",
-            description.number()
-        )));
+        let link = format!("/proc/self/fd/{}", description.number());
+        let ours = identity(Path::new(&link));
         ours.is_some() && ours == identity(&self.lock())
     }
 

@@ -87,7 +87,10 @@ pub fn join(
             Ok(())
         };
     }
-    let device = only(devices)?;
+    let [device] = devices else {
+        let count = devices.len();
+        return Err(CudawrapUsage::MpsOfMany { count }.into());
+    };
     let uuid = &device.uuid;
     let control = daemon::Control::find(
         uuid,
@@ -131,12 +134,4 @@ fn memory(device: &Device, settings: &Settings) -> Result<Option<u64>, Failure> 
     let mut devices = inventory.devices.iter();
     let known = devices.find(|known| known.uuid == device.uuid);
     Ok(known.and_then(|known| known.memory))
-}
-
-fn only(devices: &[Device]) -> Result<&Device, Failure> {
-    let [device] = devices else {
-        let count = devices.len();
-        return Err(CudawrapUsage::MpsOfMany { count }.into());
-    };
-    Ok(device)
 }

@@ -7,7 +7,7 @@ use std::os::unix::ffi::OsStrExt;
 use std::os::unix::net::UnixStream;
 use std::time::Duration;
 
-use getgpu_linux::detached;
+use getgpu_linux::{detached, sys::c_string};
 use getgpu_lock::OfdLock;
 use getgpu_model::{Failure, reason};
 
@@ -25,10 +25,7 @@ const LIMIT: Duration = Duration::from_secs(20);
 /// until daemon and keeper are there it is the keeper's too, so that no other process
 /// enters in between, even if this one is killed.
 pub fn keeper(control: &Control, mutex: OfdLock) -> Result<(), Failure> {
-    let mut words = vec![
-        CString::from(c"cudawrap"),
-        CString::new(OPTION).unwrap_or_default(),
-    ];
+    let mut words = vec![c"cudawrap".to_owned(), c_string(OPTION.as_bytes())];
     words.extend(control.words());
     let ours = detached::start(&words, mutex.number(), None);
     let mut ours = UnixStream::from(ours.map_err(|e| failed(control, &reason(&e)))?);
@@ -65,7 +62,7 @@ impl Control {
         ]
         .into_iter()
         .chain(self.libraries.as_deref())
-        .map(|word| CString::new(word.as_bytes()).unwrap_or_default())
+        .map(|word| c_string(word.as_bytes()))
         .collect()
     }
 

@@ -11,8 +11,7 @@ use getgpu_model::{
 use getgpu_settings::Shown;
 
 use super::rank::Rank;
-use super::waiting::{self, DividedFrom};
-use super::{LAUNCHERS, distribution, launchers};
+use super::{LAUNCHERS, distribution, launchers, waiting};
 use crate::bind::CpuNeighbours;
 use crate::call::{CudawrapCall, Origin};
 use crate::causes::CudawrapUsage;
@@ -27,11 +26,7 @@ pub(super) fn of_process() -> Result<Option<Rank>, Failure> {
     let set = LAUNCHERS
         .iter()
         .filter(|launcher| variable(launcher.local).is_some());
-    let nearest = if set.count() > 1 {
-        launchers::nearest()
-    } else {
-        None
-    };
+    let nearest = (set.count() > 1).then(launchers::nearest).flatten();
     super::find_rank(&variable, nearest.as_deref())
 }
 
@@ -71,7 +66,7 @@ pub fn share_single_device(
     } else {
         granted
     };
-    waiting::check(call, rank, &granted, &[device], DividedFrom::Grant)?;
+    waiting::check(call, rank, &granted, &[device])?;
     Ok(granted)
 }
 
@@ -98,11 +93,10 @@ pub fn place(
     };
     check_shown(call, rank, listed.len())?;
     let granted = place_rank(call, rank, granted.with_least(), listed, neighbours);
-    let divided = DividedFrom::of(&granted);
-    if divided == DividedFrom::Node || !is_ours_alone(call, &granted, listed) {
+    if !granted.grant.exists() || !is_ours_alone(call, &granted, listed) {
         let devices = inventory.devices.iter();
         let devices: Vec<&Device> = devices.filter(|d| listed.contains(&d.uuid)).collect();
-        waiting::check(call, rank, &granted, &devices, divided)?;
+        waiting::check(call, rank, &granted, &devices)?;
     }
     Ok(granted)
 }
@@ -116,30 +110,25 @@ fn check_shown(call: &CudawrapCall<'_>, rank: &Rank, devices: usize) -> Result<(
         return Ok(());
     }
     let (shown, ranks) = (call.settings.visible, rank.size.unwrap_or(rank.local + 1));
-    let is_refused = match shown {
-        Shown::One => false,
-        Shown::First => true,
-        Shown::All => ranks > devices,
-    };
-    if !is_refused {
-        return Ok(());
-    }
     // The words after a link's name belong to its program.
     let (first, all) = match call.origin {
         Origin::Link => ("CUDAWRAP_VISIBLE=first", "CUDAWRAP_VISIBLE=all"),
         Origin::OwnName => ("--visible first", "--visible all"),
     };
-    if shown == Shown::All {
-        let devices = quantity::counted(devices, "device");
-        return Err(CudawrapUsage::RanksLackDevices {
-            all,
-            name,
-            ranks,
-            devices,
+    match shown {
+        Shown::First => Err(CudawrapUsage::RankTakesOther { first, name, all }.into()),
+        Shown::All if ranks > devices => {
+            let devices = quantity::counted(devices, "device");
+            Err(CudawrapUsage::RanksLackDevices {
+                all,
+                name,
+                ranks,
+                devices,
+            }
+            .into())
         }
-        .into());
+        Shown::One | Shown::All => Ok(()),
     }
-    Err(CudawrapUsage::RankTakesOther { first, name, all }.into())
 }
 
 /// Gives a rank its part of the devices that ranks divide, and says which is nearest.
@@ -167,7 +156,8 @@ fn place_rank(
     let block = distribution::block(rank, listed.len()).filter(|_| divided);
     // Ranks that are fewer than the devices use the first ones.
     if let (Some(_), Some(size)) = (block, rank.size.filter(|size| *size < listed.len())) {
-        neighbours.keep_only(&listed[..size]);
+        let used = &listed[..size];
+        neighbours.devices.retain(|(uuid, _)| used.contains(uuid));
     }
     neighbours.seat = block;
     // If each device gets the same number of ranks, each rank takes the nearest device with a free

@@ -6,14 +6,18 @@ use getgpu_choose::{Basis, Cover};
 use getgpu_linux::{Stat, procfs::ancestry};
 use getgpu_lock::{HolderProcess, LockFile, ownership_proof};
 
-use super::{LAUNCHERS, MPIRUN, TORCHRUN};
+use super::{LAUNCHERS, Launcher, MPIRUN, TORCHRUN};
+
+/// The launcher that has processes of this name.
+fn of_process(name: &str) -> Option<&'static Launcher> {
+    let mut launchers = LAUNCHERS.iter();
+    launchers.find(|launcher| launcher.processes.contains(&name))
+}
 
 /// Where the nearest launcher is among the ancestors, the parent first.
 fn find(ancestors: &[Stat]) -> Option<usize> {
-    ancestors.iter().position(|stat| {
-        let mut launchers = LAUNCHERS.iter();
-        launchers.any(|launcher| launcher.processes.contains(&stat.comm.as_str()))
-    })
+    let mut ancestors = ancestors.iter();
+    ancestors.position(|stat| of_process(&stat.comm).is_some())
 }
 
 /// The name of the launcher that started this process, or an ancestor of it.
@@ -27,12 +31,7 @@ pub fn command() -> &'static str {
     if std::env::var_os("TORCHELASTIC_RUN_ID").is_some() {
         return TORCHRUN.command;
     }
-    nearest().map_or(MPIRUN, |name| command_of(&name))
-}
-
-fn command_of(process: &str) -> &'static str {
-    let mut launchers = LAUNCHERS.iter();
-    let launcher = launchers.find(|launcher| launcher.processes.contains(&process));
+    let launcher = nearest().and_then(|name| of_process(&name));
     launcher.map_or(MPIRUN, |launcher| launcher.command)
 }
 
@@ -53,15 +52,12 @@ pub fn is_ours_alone(lock_file: &LockFile, cover: &Cover) -> bool {
         // A launcher that runs under the lease has it for all of its ranks.
         Basis::InheritedLease | Basis::AncestorLease => {
             let locks = ownership_proof::locks_of(ancestors[above].pid);
-            !cover.devices.iter().any(|(uuid, units)| {
-                units_overlap(&ownership_proof::leased(&locks, lock_file, uuid), units)
+            cover.devices.iter().all(|(uuid, units)| {
+                let of_launcher = ownership_proof::leased(&locks, lock_file, uuid);
+                of_launcher.difference(units) == of_launcher
             })
         }
     }
-}
-
-fn units_overlap(one: &getgpu_model::Units, other: &getgpu_model::Units) -> bool {
-    one.difference(other) != *one
 }
 
 /// Whether a reservation was made for this process, or for an ancestor below the
@@ -97,18 +93,19 @@ mod tests {
 
     #[test]
     fn a_launcher_is_found_and_typed_by_its_process() {
+        let command_of = |process: &str| of_process(process).map(|launcher| launcher.command);
         for launcher in LAUNCHERS {
             for process in launcher.processes {
                 assert!(
                     process.len() <= 15,
                     "{process}: `stat` has 15 bytes of a name"
                 );
-                assert_eq!(command_of(process), launcher.command, "{process}");
+                assert_eq!(command_of(process), Some(launcher.command), "{process}");
             }
         }
-        assert_eq!(command_of("slurmstepd"), "srun -n");
-        assert_eq!(command_of("torchrun"), TORCHRUN.command);
-        assert_eq!(command_of("bash"), MPIRUN);
+        assert_eq!(command_of("slurmstepd"), Some("srun -n"));
+        assert_eq!(command_of("torchrun"), Some(TORCHRUN.command));
+        assert_eq!(command_of("bash"), None);
     }
 
     #[test]

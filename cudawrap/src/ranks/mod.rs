@@ -11,8 +11,6 @@ pub mod rank;
 pub mod slurm;
 pub mod waiting;
 
-use std::borrow::Cow;
-
 use getgpu_model::{Diag, Failure};
 
 use crate::causes::CudawrapUsage;
@@ -21,7 +19,6 @@ use getgpu_settings::Settings;
 pub use rank::Rank;
 
 use rank::{RankVariables, number};
-use waiting::WaitOrigin;
 
 /// Which rank this process is, and the settings that are in force for it.
 ///
@@ -30,19 +27,19 @@ use waiting::WaitOrigin;
 /// A variable of a launcher has a value that is no rank.
 pub fn of_process(
     settings: &Settings,
-    wait: WaitOrigin,
-) -> Result<(Option<Rank>, Cow<'_, Settings>), Failure> {
+    wait_is_typed: bool,
+) -> Result<(Option<Rank>, Settings), Failure> {
     let rank = apply_rank::of_process()?;
-    let settings = waiting::settings(settings, rank.as_ref(), wait);
+    let settings = waiting::settings(settings, rank.as_ref(), wait_is_typed);
     Ok((rank, settings))
 }
 
 /// The same for a linked program, whose user may not know of any of this: invalid values
 /// warn and are ignored.
-pub fn of_linked<'s>(settings: &'s Settings, diag: &Diag) -> (Option<Rank>, Cow<'s, Settings>) {
-    of_process(settings, WaitOrigin::Setting).unwrap_or_else(|failure| {
+pub fn of_linked(settings: &Settings, diag: &Diag) -> (Option<Rank>, Settings) {
+    of_process(settings, false).unwrap_or_else(|failure| {
         diag.warn(&format!("{}: ignored", failure.message));
-        (None, Cow::Borrowed(settings))
+        (None, settings.clone())
     })
 }
 

@@ -2,8 +2,6 @@
 //! hold their devices meanwhile, so that no wait would end. What all ranks need is
 //! reserved for them before they start, and this says by which line.
 
-use std::borrow::Cow;
-
 use getgpu_choose::Granted;
 use getgpu_linux::program_name;
 use getgpu_model::{Device, Failure, Share, UNITS};
@@ -17,33 +15,16 @@ use crate::causes::{CudawrapUsage, RanksFault};
 /// The settings of a process that may be a rank with others beside it: then no `wait` of
 /// files and variables applies. One that is typed does, unless [`check`] refuses it: in a place
 /// of their own, ranks wait for what is about to end there, as after a restart.
-pub fn settings<'s>(
-    settings: &'s Settings,
-    rank: Option<&Rank>,
-    wait: WaitOrigin,
-) -> Cow<'s, Settings> {
-    let is_typed = wait == WaitOrigin::Typed;
-    if is_typed || settings.wait == Wait::NO || !rank.is_some_and(Rank::has_siblings) {
-        return Cow::Borrowed(settings);
+pub fn settings(settings: &Settings, rank: Option<&Rank>, wait_is_typed: bool) -> Settings {
+    let mut settings = settings.clone();
+    if !wait_is_typed && rank.is_some_and(Rank::has_siblings) {
+        settings.wait = Wait::NO;
     }
-    Cow::Owned(Settings {
-        wait: Wait::NO,
-        ..settings.clone()
-    })
-}
-
-/// Where the time to wait comes from.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum WaitOrigin {
-    /// The option of this call.
-    Typed,
-    /// A file or a variable, or none.
-    Setting,
+    settings
 }
 
 /// Refuses a typed `--wait` of ranks that are more than `devices`, those that they divide,
-/// can serve. `divided`: what they divide is a grant, and theirs; without one it could
-/// be any program's.
+/// can serve. What a grant has is theirs; what they divide without one could be any program's.
 ///
 /// # Errors
 ///
@@ -53,44 +34,22 @@ pub fn check(
     rank: &Rank,
     request: &Granted,
     devices: &[&Device],
-    divided: DividedFrom,
 ) -> Result<(), Failure> {
     if !call.is_typed("wait") || !rank.has_siblings() {
         return Ok(());
     }
     let ranks = rank.size.unwrap_or(rank.local + 1);
-    let served = match divided {
-        DividedFrom::Node => 0,
-        DividedFrom::Grant => served(rank, devices, call.settings.share, request.count),
+    let (served, why) = if request.grant.exists() {
+        let served = served(rank, devices, call.settings.share, request.count);
+        (served, RanksFault::TooManyRanks)
+    } else {
+        (0, RanksFault::EachHolds)
     };
     if ranks <= served {
         return Ok(());
     }
-    let why = match divided {
-        DividedFrom::Node => RanksFault::EachHolds,
-        DividedFrom::Grant => RanksFault::TooManyRanks,
-    };
-    let remedy = hint(call, rank, devices.len(), divided);
+    let remedy = hint(call, rank, devices.len(), request);
     Err(CudawrapUsage::RanksWait { ranks, why, remedy }.into())
-}
-
-/// Whose the devices are that ranks divide.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum DividedFrom {
-    /// Nothing was granted: they choose among all of the node.
-    Node,
-    /// Those of a grant.
-    Grant,
-}
-
-impl DividedFrom {
-    pub fn of(request: &Granted) -> Self {
-        if request.grant.exists() {
-            Self::Grant
-        } else {
-            Self::Node
-        }
-    }
 }
 
 /// How many programs with `count` devices each these serve at a time, with those that the
@@ -116,13 +75,13 @@ fn served(rank: &Rank, devices: &[&Device], share: Option<Share>, count: usize) 
 /// none: it is not. `pool`: how many devices there are.
 pub fn hint_for_ranks(call: &CudawrapCall<'_>, pool: usize, request: &Granted) -> Option<String> {
     let rank = call.rank.filter(|rank| rank.has_siblings())?;
-    Some(hint(call, rank, pool, DividedFrom::of(request)))
+    Some(hint(call, rank, pool, request))
 }
 
 /// What a person can do for ranks of which one has no device. `pool`: how many devices there
 /// are.
-fn hint(call: &CudawrapCall<'_>, rank: &Rank, pool: usize, divided: DividedFrom) -> String {
-    if divided == DividedFrom::Grant {
+fn hint(call: &CudawrapCall<'_>, rank: &Rank, pool: usize, request: &Granted) -> String {
+    if request.grant.exists() {
         return if call.settings.share.is_some() {
             "getgpu --list shows who holds what; without --share the ranks divide the devices evenly".into()
         } else {

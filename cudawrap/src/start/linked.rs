@@ -101,8 +101,7 @@ fn with_device(
     if value.is_some_and(|value| hides_all(&value.to_string_lossy())) {
         return Ok(LaunchSpec::unchanged());
     }
-    let (rank, settings) = ranks::of_linked(settings, diag);
-    let settings = &*settings;
+    let (rank, settings) = &ranks::of_linked(settings, diag);
     let asked = Asked::new(settings, environment, GrantUse::of_option(grant_ignored))?.of_link();
     let lock_file = lock_file(settings, environment, &asked, diag)?;
     let call = CudawrapCall {

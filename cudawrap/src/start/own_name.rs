@@ -19,7 +19,6 @@ use crate::lease::handover::{LaunchSpec, exec};
 use crate::lease::helper;
 use crate::lease::launch::{fail, launch, log_refusal};
 use crate::options::{self, CudawrapOptions, Wanted};
-use crate::ranks::waiting::WaitOrigin;
 use crate::start::clearing;
 use crate::start::locate_program;
 use crate::{auto, mps, ranks};
@@ -57,12 +56,8 @@ fn become_program(options: &CudawrapOptions, diag: &Diag) -> Result<Infallible, 
         let ready = auto::prepare(options, &loaded, program, diag)?;
         return Err(exec(program, words, &ready));
     }
-    let wait = match options.choices.first_of(&["wait"]) {
-        Some(_) => WaitOrigin::Typed,
-        None => WaitOrigin::Setting,
-    };
-    let (rank, settings) = ranks::of_process(&loaded.settings, wait)?;
-    let settings = &*settings;
+    let wait_is_typed = options.choices.first_of(&["wait"]).is_some();
+    let (rank, settings) = &ranks::of_process(&loaded.settings, wait_is_typed)?;
     let is_ignored = options.typed.choosing.ignore_grant || options::grant_ignored()?;
     let asked = Asked::new(settings, &environment, GrantUse::of_option(is_ignored))?;
     if asked.grant().visible == Visible::Nothing {

@@ -6,7 +6,7 @@ use std::time::Instant;
 use getgpu_choose::{Asked, LockWarning, find_lock_file, syslog};
 use getgpu_lock::Role;
 use getgpu_model::{Diag, Failure, Kind, lease_tag};
-use getgpu_settings::{Environment, Loaded, Source};
+use getgpu_settings::{Environment, Loaded};
 
 use crate::call::{GetgpuCall, node};
 use crate::list::{self, Listing};
@@ -108,11 +108,11 @@ pub fn put_options(
     }
     if let Some(time) = options.reserve_for {
         loaded.settings.reserve_for = time;
-        loaded.from("reserve_for", Source::Typed("--for".into()));
+        loaded.typed.insert("reserve_for", "--for".into());
     }
     if environment.lock.is_some() {
         loaded.settings.lock.clone_from(&environment.lock);
-        loaded.from("lock", Source::Typed("GETGPU_LOCK".into()));
+        loaded.typed.insert("lock", "GETGPU_LOCK".into());
     }
     Ok(())
 }

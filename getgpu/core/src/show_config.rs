@@ -1,7 +1,7 @@
 //! `--show-config`: every setting with its value in force and where that comes from, then
 //! what files say for single programs, groups and users. Each line could stand in a settings file.
 
-use getgpu_settings::{Environment, Loaded, Scoped, Source, keys, quoted};
+use getgpu_settings::{Environment, Loaded, Scoped, keys, quoted};
 
 /// The files that were looked for and the lock in use, as comments for people.
 pub fn head(environment: &Environment, lock: &str) -> String {
@@ -39,20 +39,15 @@ fn scoped(line: &Scoped) -> String {
 
 /// A line per setting, as it would be written in a file.
 pub fn text(loaded: &Loaded) -> String {
-    let lines = keys::KEYS
-        .iter()
-        .zip(&loaded.sources)
-        .map(|(key, (_, source))| {
-            let from = match source {
-                Source::BuiltIn => "built in".to_owned(),
-                Source::File(path) => path.display().to_string(),
-                Source::Typed(name) => name.clone(),
-            };
-            format!(
-                "{} = {}  # {from}\n",
-                key.name,
-                (key.show)(&loaded.settings)
-            )
-        });
+    let lines = keys::all().map(|key| {
+        let (typed, place) = (
+            loaded.typed.get(key.name),
+            loaded.settings.places.get(key.name),
+        );
+        let file = place.and_then(|place| Some(place.rsplit_once(':')?.0));
+        let from = typed.map(String::as_str).or(file).unwrap_or("built in");
+        let value = (key.show)(&loaded.settings);
+        format!("{} = {value}  # {from}\n", key.name)
+    });
     lines.chain(loaded.scoped.iter().map(scoped)).collect()
 }

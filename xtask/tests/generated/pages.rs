@@ -3,7 +3,7 @@
 
 use std::process::Command;
 
-use getgpu_settings::KEYS;
+use getgpu_settings::keys;
 use harness::skip::{Need, lacks};
 
 /// The sections that every page has, in this order.
@@ -81,7 +81,7 @@ fn every_setting_is_on_its_page_as_policy_or_preference() {
     }
     let page = text("getgpu.toml.5");
     let (policy, rest) = page.split_once("Preferences: ").unwrap();
-    for key in KEYS {
+    for key in keys::all() {
         let part = if key.policy { policy } else { rest };
         let shown = format!("\n       {}", key.name);
         let kind = if key.policy { "policy" } else { "preference" };

@@ -2,8 +2,8 @@
 //! written by hand: the setting's help, etc/config.toml and docs/GUIDE.md have all of them.
 
 use getgpu_settings::{
-    ArgvZero, Auto, AutoNone, DeviceNames, EnforceMemory, IdleAction, KEYS, LeaseAt, Log, Policy,
-    RunOrFail, Shown, SlurmTaken, SlurmTasks, Type, Unshared, WithoutGrant,
+    ArgvZero, Auto, AutoNone, DeviceNames, EnforceMemory, IdleAction, LeaseAt, Log, Policy,
+    RunOrFail, Shown, SlurmTaken, SlurmTasks, Type, Unshared, WithoutGrant, keys,
 };
 
 const CONFIG: &str = "etc/config.toml";
@@ -38,7 +38,7 @@ fn help_and_the_settings_file_have_every_word_of_a_setting() {
     let config = read(CONFIG);
     for (setting, words) in SETTINGS {
         let comment = comment(&config, setting);
-        let help = KEYS.iter().find(|key| key.name == setting).unwrap().help;
+        let help = keys::find(setting).unwrap().help;
         for word in words {
             assert!(
                 comment.contains(&format!("\"{word}\"")),

@@ -88,13 +88,10 @@ fn list_numbers(path: &str) -> Result<Vec<i32>> {
     let mut found = Vec::new();
     for entry in directory.iter() {
         match entry {
-            Ok(entry) => found.extend(
-                entry
-                    .file_name()
-                    .to_str()
-                    .ok()
-                    .and_then(|name| name.parse::<i32>().ok()),
-            ),
+            Ok(entry) => {
+                let name = entry.file_name().to_str();
+                found.extend(name.ok().and_then(|name| name.parse::<i32>().ok()));
+            }
             Err(errno @ (Errno::ENFILE | Errno::ENOMEM)) => return Err(errno.into()),
             Err(_) => {}
         }

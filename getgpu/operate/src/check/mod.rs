@@ -60,7 +60,7 @@ pub fn check(
 ///
 /// Also if NVML does not answer, or there is no driver.
 pub fn health(environment: &Environment, report: Report) -> Result<(), Failure> {
-    let loaded = Loaded::read(environment, None).unwrap_or_else(|_| Loaded::built_in());
+    let loaded = Loaded::read(environment, None).unwrap_or_default();
     let mut findings = Findings::default();
     devices::check_repair(&loaded.settings, &mut findings)?;
     findings.report(report)
@@ -108,7 +108,7 @@ fn settings(environment: &Environment, findings: &mut Findings) -> Loaded {
                 &failure,
                 "correct the line; man getgpu.toml lists the settings",
             );
-            Loaded::built_in()
+            Loaded::default()
         }
     }
 }
