@@ -29,14 +29,7 @@ pub(super) fn exist() -> bool {
 
 /// Whether there are GPU nodes and none of them may be opened.
 pub(super) fn all_closed() -> bool {
-    let mut any = false;
-    for node in gpu_nodes() {
-        if open_allowed(&node) {
-            return false;
-        }
-        any = true;
-    }
-    any
+    exist() && !gpu_nodes().any(|node| open_allowed(&node))
 }
 
 /// Whether /dev/nvidiaN may be opened.

@@ -4,6 +4,7 @@
 
 use std::fs::File;
 use std::io::{BufRead, BufReader, Write};
+use std::rc::Rc;
 
 use getgpu_ask::{NvmlRequest, Rules};
 use getgpu_model::{Detail, Failure};
@@ -13,7 +14,7 @@ use super::causes::{InitRemedy, NvmlCause};
 use super::fault::Fault;
 use super::library;
 use super::session::Session;
-use super::{affinity, gauges, health, links, memory_limits, usage};
+use super::{affinity, gauges, health, links, raw, usage};
 
 /// Serves until `Quit` or the end of the requests.
 pub fn serve(channel: &File) {
@@ -93,12 +94,15 @@ fn answer(channel: &File, session: &mut Session<'_>, rules: &Rules, request: Nvm
             device,
             cgroup,
             bytes,
-        } => tell(
-            channel,
-            memory_limits::limit(session, &device, &cgroup, bytes),
-        ),
+        } => {
+            let gpu = session.handle_of(&device);
+            let limit = |gpu: Rc<_>| raw::limit_memory(session.nvml, &gpu, &cgroup, bytes);
+            tell(channel, gpu.and_then(limit))
+        }
         NvmlRequest::MemoryLimit { device, cgroup } => {
-            tell(channel, memory_limits::limit_of(session, &device, &cgroup))
+            let gpu = session.handle_of(&device);
+            let limit = |gpu: Rc<_>| raw::memory_limit(session.nvml, &gpu, &cgroup);
+            tell(channel, gpu.and_then(limit))
         }
         NvmlRequest::Quit | NvmlRequest::Open { .. } => false,
     }

@@ -247,6 +247,12 @@ impl<'n> Session<'n> {
         }))
     }
 
+    /// The handle of a device, where that is.
+    pub(super) fn handle_of(&mut self, asked: &NvmlQuestion) -> Result<Rc<Handle<'n>>, Fault> {
+        let (gpu, slot) = self.place(asked)?;
+        self.handle(gpu, slot)
+    }
+
     fn uuid_at(&mut self, gpu: u32, slot: Option<u32>) -> Result<Option<Uuid>, Fault> {
         let handle = self.filled(gpu, slot)?;
         handle
