@@ -232,10 +232,7 @@ fn confirmed(found: &[super::Conflict], region: Range) -> Units {
 ///
 /// The lock file cannot be read.
 pub fn uids(probe: &OfdLock, span: Span, side: Side) -> Result<BTreeSet<u32>, Failure> {
-    Ok(numbers(probe, span.uids(side))?
-        .into_iter()
-        .filter_map(|n| u32::try_from(n).ok())
-        .collect())
+    numbers(probe, span.uids(side))
 }
 
 /// The process ids that hold one side of a device.
@@ -244,21 +241,20 @@ pub fn uids(probe: &OfdLock, span: Span, side: Side) -> Result<BTreeSet<u32>, Fa
 ///
 /// The lock file cannot be read.
 pub fn process_ids(probe: &OfdLock, span: Span, side: Side) -> Result<BTreeSet<i32>, Failure> {
-    Ok(numbers(probe, span.pids(side))?
-        .into_iter()
-        .filter_map(|n| i32::try_from(n).ok())
-        .collect())
+    numbers(probe, span.pids(side))
 }
 
 /// The offsets inside `region` that are read-locked, each by itself: a holder signs with
 /// one byte, and a lock on many says nothing of whose they are.
-fn numbers(probe: &OfdLock, region: Range) -> Result<BTreeSet<i64>, Failure> {
+fn numbers<T>(probe: &OfdLock, region: Range) -> Result<BTreeSet<T>, Failure>
+where
+    T: TryFrom<i64> + Ord,
+{
     let scan = probe.conflicts(region, MOST)?;
     let signatures = scan.found.iter();
     let signatures = signatures.filter(|c| c.held == Held::Confirmed && c.range.len() == 1);
-    Ok(signatures
-        .map(|c| c.range.start() - region.start())
-        .collect())
+    let numbers = signatures.map(|c| c.range.start() - region.start());
+    Ok(numbers.filter_map(|n| T::try_from(n).ok()).collect())
 }
 
 fn holders_of(
@@ -309,9 +305,6 @@ fn holders_of(
         if namespaces::is_host_root() && shown.count() >= units {
             uids.clear();
         }
-    }
-    for known in &holders {
-        uids.retain(|uid| known.uid != Some(*uid));
     }
     holders.extend(
         uids.into_iter()

@@ -1,6 +1,7 @@
 //! What NVML says of the health of a device: whether CUDA cannot or should not start there, and
 //! what an administrator can do. Names, texts and remedies in one table. Pure.
 
+use clap::ValueEnum;
 use serde::{Deserialize, Serialize};
 
 /// How many programs may compute on a device (nvmlComputeMode_t).
@@ -28,8 +29,9 @@ impl ComputeMode {
 
 /// Something that is wrong with a GPU, or that was set on it. The names are those of the JSON
 /// and the metrics.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
+#[value(rename_all = "snake_case")]
 pub enum Ailment {
     /// Compute mode PROHIBITED.
     Prohibited,
@@ -84,28 +86,6 @@ pub(crate) enum Consequence {
 const RESET: &str = "end the programs on this GPU and reset it: nvidia-smi --gpu-reset -i GPU";
 
 impl Ailment {
-    /// All of them, in the order in which they are told.
-    pub const ALL: [Self; 18] = [
-        Self::Prohibited,
-        Self::ExclusiveProcess,
-        Self::NeedsReset,
-        Self::NeedsReboot,
-        Self::NeedsBusReset,
-        Self::NeedsDrainAndReset,
-        Self::NeedsDrainOfP2p,
-        Self::NeedsImexRecovery,
-        Self::RowRemapFailed,
-        Self::RowRemapPending,
-        Self::BankRemapPending,
-        Self::UnrepairableMemory,
-        Self::NotAcceptingWork,
-        Self::PageRetirementPending,
-        Self::FabricNotReady,
-        Self::FabricError,
-        Self::UnknownState,
-        Self::Lost,
-    ];
-
     /// What it keeps from being done with the device.
     pub(crate) const fn consequence(self) -> Consequence {
         match self {
@@ -131,27 +111,9 @@ impl Ailment {
     }
 
     /// The name in the JSON and in metrics.
-    pub const fn word(self) -> &'static str {
-        match self {
-            Self::Prohibited => "prohibited",
-            Self::ExclusiveProcess => "exclusive_process",
-            Self::NeedsReset => "needs_reset",
-            Self::NeedsReboot => "needs_reboot",
-            Self::NeedsBusReset => "needs_bus_reset",
-            Self::NeedsDrainAndReset => "needs_drain_and_reset",
-            Self::NeedsDrainOfP2p => "needs_drain_of_p2p",
-            Self::NeedsImexRecovery => "needs_imex_recovery",
-            Self::RowRemapFailed => "row_remap_failed",
-            Self::RowRemapPending => "row_remap_pending",
-            Self::BankRemapPending => "bank_remap_pending",
-            Self::UnrepairableMemory => "unrepairable_memory",
-            Self::NotAcceptingWork => "not_accepting_work",
-            Self::PageRetirementPending => "page_retirement_pending",
-            Self::FabricNotReady => "fabric_not_ready",
-            Self::FabricError => "fabric_error",
-            Self::UnknownState => "unknown_state",
-            Self::Lost => "lost",
-        }
+    pub fn word(self) -> String {
+        let value = self.to_possible_value();
+        value.map_or_else(String::new, |value| value.get_name().to_owned())
     }
 
     /// As a person reads it.
@@ -309,8 +271,8 @@ mod tests {
 
     #[test]
     fn every_ailment_has_the_name_that_is_sent() {
-        for ailment in Ailment::ALL {
-            let sent = serde_json::to_string(&ailment).unwrap();
+        for ailment in Ailment::value_variants() {
+            let sent = serde_json::to_string(ailment).unwrap();
             assert_eq!(sent, format!("\"{}\"", ailment.word()));
         }
     }

@@ -1,6 +1,7 @@
 //! Times and sizes as people type them: `30`, `1.5m`, `2h`; `10G`, `512MiB`. Pure text to
 //! values; a bad one is reported with an example of a good one.
 
+use std::str::FromStr;
 use std::time::{Duration, SystemTime, UNIX_EPOCH};
 
 /// Ten years: longer than any node stays up, and far from overflowing a clock.
@@ -67,6 +68,12 @@ pub fn size_text(bytes: u64) -> String {
         _ if bytes > 0 && bytes.is_multiple_of(1 << 20) => format!("{}M", bytes >> 20),
         _ => bytes.to_string(),
     }
+}
+
+/// A whole number of digits alone: `parse` takes a sign, too.
+pub fn digits<T: FromStr>(text: &str) -> Option<T> {
+    let is_plain = text.bytes().all(|byte| byte.is_ascii_digit());
+    text.parse().ok().filter(|_| is_plain)
 }
 
 /// A number with its noun: `1 program`, `2 programs`.

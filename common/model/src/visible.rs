@@ -45,11 +45,11 @@ impl Visible {
     /// The one device that it names by a full UUID of the present form; for that NVML
     /// need not be asked.
     pub fn single_uuid(&self) -> Option<&Uuid> {
-        match self {
-            Self::Entries(entries) => match entries.as_slice() {
-                [Selector::Full(uuid)] => Some(uuid),
-                _ => None,
-            },
+        let Self::Entries(entries) = self else {
+            return None;
+        };
+        match entries.as_slice() {
+            [Selector::Full(uuid)] => Some(uuid),
             _ => None,
         }
     }
@@ -61,12 +61,9 @@ impl Visible {
         };
         entries
             .iter()
-            .map(|entry| {
-                if let Selector::Full(uuid) = entry {
-                    Some(uuid.clone())
-                } else {
-                    None
-                }
+            .map(|entry| match entry {
+                Selector::Full(uuid) => Some(uuid.clone()),
+                _ => None,
             })
             .collect()
     }
