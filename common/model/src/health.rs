@@ -144,6 +144,12 @@ impl Ailment {
         }
     }
 
+    /// Several in one text; none if nothing is wrong.
+    pub fn texts(ailments: &[Self]) -> Option<String> {
+        let texts: Vec<&str> = ailments.iter().map(|ailment| ailment.text()).collect();
+        (!texts.is_empty()).then(|| texts.join("; "))
+    }
+
     /// Whether the GPU is no use until it is reset or replaced, or the node rebooted.
     /// A state that is not known is none to drain a node for.
     pub fn needs_repair(self) -> bool {
@@ -214,12 +220,6 @@ impl Health {
     /// Whether the device is for one program at a time.
     pub fn is_exclusive(&self) -> bool {
         self.ailments.contains(&Ailment::ExclusiveProcess)
-    }
-
-    /// All of it in one text; none if nothing is wrong.
-    pub fn text(&self) -> Option<String> {
-        let texts: Vec<&str> = self.ailments.iter().map(|ailment| ailment.text()).collect();
-        (!texts.is_empty()).then(|| texts.join("; "))
     }
 }
 
@@ -303,6 +303,6 @@ mod tests {
         assert!(exclusive.is_exclusive() && exclusive.objection().is_none());
         let both = health(&[Ailment::RowRemapPending, Ailment::RowRemapFailed]);
         assert_eq!(both.objection(), Some(Ailment::RowRemapFailed));
-        assert_eq!(Health::default().text(), None);
+        assert_eq!(Ailment::texts(&[]), None);
     }
 }

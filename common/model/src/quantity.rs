@@ -108,6 +108,12 @@ pub fn brief(duration: Duration) -> String {
     }
 }
 
+/// The time from one moment to another one, both in Unix seconds, as a person reads it. A clock may
+/// have been set back.
+pub fn between(from: u64, to: u64) -> String {
+    brief(Duration::from_secs(to.saturating_sub(from)))
+}
+
 #[cfg(test)]
 #[path = "quantity_properties.rs"]
 mod properties;

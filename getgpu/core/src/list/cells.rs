@@ -1,10 +1,8 @@
 //! What the cells of the table say of a device, or of a further program that has a part of
 //! it. Pure text.
 
-use std::time::Duration;
-
 use getgpu_lock::Holder;
-use getgpu_model::{Gauge, Health, Job, quantity::brief};
+use getgpu_model::{Ailment, Gauge, Job, quantity::between};
 
 use super::rows::{DeviceState, ProcessRow, Row};
 use super::style::Style;
@@ -114,11 +112,8 @@ impl<'r> Line<'r> {
             _ => false,
         };
         let text = self.row.reason.clone().filter(|_| is_reason);
-        let health = Health {
-            ailments: self.row.health.clone(),
-            ..Health::default()
-        };
-        let text = text.or_else(|| health.text()).filter(|_| !self.is_sharer);
+        let text = text.or_else(|| Ailment::texts(&self.row.health));
+        let text = text.filter(|_| !self.is_sharer);
         text.unwrap_or_default()
     }
 
@@ -158,8 +153,7 @@ impl<'r> Line<'r> {
     pub fn until(&self) -> String {
         let until = self.holder.and_then(|holder| holder.until);
         until.map_or_else(String::new, |until| {
-            let left = Duration::from_secs(until.saturating_sub(self.now));
-            format!("in {}", brief(left))
+            format!("in {}", between(self.now, until))
         })
     }
 
@@ -174,7 +168,7 @@ impl<'r> Line<'r> {
 
     /// How long ago that was.
     pub fn ago(&self, since: u64) -> String {
-        brief(Duration::from_secs(self.now.saturating_sub(since)))
+        between(since, self.now)
     }
 }
 

@@ -135,7 +135,9 @@ impl Row {
             state: state(&held, usage.activity),
             empty: empty(&held, usage.activity),
             share_used: held.used as f64 / UNITS as f64,
-            reason: usage.reason.or_else(|| usage.health.text()),
+            reason: usage
+                .reason
+                .or_else(|| Ailment::texts(&usage.health.ailments)),
             compute_mode: usage.health.compute_mode,
             health: usage.health.ailments,
             holders: named(held.holders, &processes),
@@ -143,9 +145,7 @@ impl Row {
             ..Self::default()
         }
     }
-}
 
-impl Row {
     /// A GPU, or a MIG device, that does not answer: a row of its own, without a UUID unless
     /// NVML told that of the GPU.
     pub fn of_silent(silent: &Silent, inventory: &Inventory, order: &IndexOrder<'_>) -> Self {
@@ -170,9 +170,7 @@ impl Row {
             ..Self::default()
         }
     }
-}
 
-impl Row {
     /// Adds what a monitor knew of it a moment ago, as far as that can be so now.
     pub fn add(&mut self, watched: WatchedDevice) {
         // Another program may have it by now. Both times are in seconds, rounded each in its way.
@@ -186,6 +184,53 @@ impl Row {
         );
         (self.empty_since, self.idle_since) = (empty, idle);
         self.short_leases = watched.short_leases;
+    }
+
+    /// The first process of a user who holds nothing of a device that is held.
+    pub fn guest(&self) -> Option<&ProcessRow> {
+        let known = self.holders.iter().all(|holder| holder.user.is_some());
+        self.processes.iter().find(|process| {
+            known
+                && process.user.is_some()
+                && !self
+                    .holders
+                    .iter()
+                    .any(|holder| holder.user == process.user)
+        })
+    }
+
+    /// A number of the GPU, if it was asked for and NVML tells it.
+    pub fn gauge(&self, gauge: Gauge) -> Option<u32> {
+        let found = self.gauges.iter().find(|(known, _)| *known == gauge);
+        found.and_then(|(_, number)| *number)
+    }
+
+    /// Whether a listing of only some devices shows it.
+    pub fn is_shown(&self, only: &Only) -> bool {
+        match only {
+            Only::Free => self.state == DeviceState::Free && self.is_in_pool(),
+            Only::User { uid, name } => self.is_of(*uid, name),
+        }
+    }
+
+    /// Whether it stands for what does not answer, and is no device that has a name.
+    pub fn is_silent(&self) -> bool {
+        self.outside == Some(Outside::Silent)
+    }
+
+    /// Whether a call may choose it.
+    pub const fn is_in_pool(&self) -> bool {
+        self.outside.is_none()
+    }
+
+    fn is_of(&self, uid: u32, name: &str) -> bool {
+        let holds =
+            |holder: &Holder| holder.uid == Some(uid) || holder.user.as_deref() == Some(name);
+        self.holders.iter().any(holds)
+            || self
+                .processes
+                .iter()
+                .any(|process| process.user.as_deref() == Some(name))
     }
 }
 
@@ -246,63 +291,5 @@ fn process(process: &getgpu_model::GpuProcess) -> ProcessRow {
         since: procfs::Stat::read(process.pid as i32)
             .as_ref()
             .and_then(holders::since),
-    }
-}
-
-impl Row {
-    /// The first process of a user who holds nothing of a device that is held.
-    pub fn guest(&self) -> Option<&ProcessRow> {
-        let known = self.holders.iter().all(|holder| holder.user.is_some());
-        self.processes.iter().find(|process| {
-            known
-                && process.user.is_some()
-                && !self
-                    .holders
-                    .iter()
-                    .any(|holder| holder.user == process.user)
-        })
-    }
-
-    /// A number of the GPU, if it was asked for and NVML tells it.
-    pub fn gauge(&self, gauge: Gauge) -> Option<u32> {
-        let found = self.gauges.iter().find(|(known, _)| *known == gauge);
-        found.and_then(|(_, number)| *number)
-    }
-
-    /// Whether a listing of only some devices shows it.
-    pub fn is_shown(&self, only: &Only) -> bool {
-        match only {
-            Only::Free => self.state == DeviceState::Free && self.is_in_pool(),
-            Only::User { uid, name } => self.is_of(*uid, name),
-        }
-    }
-
-    /// Whether it stands for what does not answer, and is no device that has a name.
-    pub fn is_silent(&self) -> bool {
-        self.outside == Some(Outside::Silent)
-    }
-
-    /// Whether a call may choose it.
-    pub const fn is_in_pool(&self) -> bool {
-        self.outside.is_none()
-    }
-
-    fn is_of(&self, uid: u32, name: &str) -> bool {
-        let holds =
-            |holder: &Holder| holder.uid == Some(uid) || holder.user.as_deref() == Some(name);
-        self.holders.iter().any(holds)
-            || self
-                .processes
-                .iter()
-                .any(|process| process.user.as_deref() == Some(name))
-    }
-}
-
-/// Numbers the rows of the devices that have an index.
-pub fn number(rows: &mut [Row], order: &IndexOrder<'_>) {
-    for row in rows {
-        let mut devices = order.devices();
-        let device = devices.find(|(_, device)| device.uuid.as_str() == row.uuid);
-        row.index = device.map(|(index, _)| index);
     }
 }

@@ -7,7 +7,7 @@ use getgpu_model::diag::{json, printable};
 use serde::Serialize;
 
 use super::lines::{Event, Logged};
-use getgpu_core::list::width::{padded, width};
+use getgpu_core::list::width::aligned;
 use getgpu_core::options::ReportBy;
 
 /// The sums of one row.
@@ -121,14 +121,7 @@ impl Tally {
         ];
         let mut lines = vec![heading.map(str::to_owned)];
         lines.extend(self.rows.iter().map(TallyRow::cells));
-        let wide = |at: usize| lines.iter().map(|line| width(&line[at])).max().unwrap_or(0);
-        let widths: Vec<usize> = (0..heading.len()).map(wide).collect();
-        let line = |cells: &[String; 7]| {
-            let cells = cells.iter().zip(&widths);
-            let text: Vec<String> = cells.map(|(cell, width)| padded(cell, *width)).collect();
-            text.join(" ").trim_end().to_owned() + "\n"
-        };
-        lines.iter().map(line).collect()
+        aligned(&lines)
     }
 }
 
