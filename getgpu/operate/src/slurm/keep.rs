@@ -29,9 +29,7 @@ impl SlurmTask<'_> {
                 let devices = Uuid::join(&granted.devices);
                 format!("export CUDA_VISIBLE_DEVICES={devices}\n")
             }
-            Err(failure) if named.is_none() => {
-                return Err(Denied::new(Who::First, failure.clone()));
-            }
+            Err(failure) if named.is_none() => return Err(failure.clone().into()),
             Ok(_) | Err(_) => String::new(),
         };
         let reserved = granted.and_then(|granted| self.reserve_all(&granted.devices, options));
@@ -47,7 +45,7 @@ impl SlurmTask<'_> {
         let hides = self.context.loaded.settings.slurm.taken == SlurmTaken::Hide;
         let is_refused = failure.kind == Kind::NoneFree && hides;
         if self.strict() || is_refused || !options.is_empty() {
-            return Err(Denied::new(Who::First, failure));
+            return Err(failure.into());
         }
         show(&lines)?;
         let shown = lines.strip_prefix("export CUDA_VISIBLE_DEVICES=");

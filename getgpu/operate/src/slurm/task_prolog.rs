@@ -53,9 +53,12 @@ impl Denied {
     pub fn new(who: Who, failure: Failure) -> Self {
         Self { who, failure }
     }
+}
 
-    fn because(cause: SlurmCause<'_>) -> Self {
-        Self::new(Who::First, cause.into())
+impl From<Failure> for Denied {
+    /// All tasks of the job have it in common.
+    fn from(failure: Failure) -> Self {
+        Self::new(Who::First, failure)
     }
 }
 
@@ -81,15 +84,14 @@ impl SlurmTask<'_> {
             return Ok(());
         }
         let settings = &self.context.loaded.settings.slurm;
-        let wish = Wish::read(settings, self.granted.is_some())
-            .map_err(|failure| Denied::new(Who::First, failure))?;
+        let wish = Wish::read(settings, self.granted.is_some())?;
         let is_unasked = matches!(wish, Wish::Nothing | Wish::Nobody);
         if is_unasked || task::only_starts_tasks(&variable) {
             return self.leave_alone(&wish);
         }
         let options = wish.options();
-        let amount_is_typed = part::says_how_much(options)
-            .map_err(|failure| Denied::new(Who::First, of_job(failure, options)))?;
+        let amount_is_typed =
+            part::says_how_much(options).map_err(|failure| of_job(failure, options))?;
         // The job's options choose within the division, unless they say how much it is.
         let granted = self.granted.filter(|_| !amount_is_typed);
         let division = granted.map(|devices| task::division(&variable, devices));
@@ -103,16 +105,14 @@ impl SlurmTask<'_> {
     /// vain; whether there was anything to print.
     fn use_part(&self) -> Result<bool, Denied> {
         if let Some((job, why)) = &self.marked {
-            return Err(Denied::because(SlurmCause::PartMarked { job, why }));
+            return Err(Failure::from(SlurmCause::PartMarked { job, why }).into());
         }
         let none_given = self.context.loaded.settings.slurm.shares.is_empty();
         if !none_given || self.promised.is_some() {
             for job in &self.jobs {
                 match part::print_reserved(self.context, &tag(job)) {
                     Ok(true) => return Ok(true),
-                    Err(failure) if self.promised.is_some() => {
-                        return Err(Denied::new(Who::First, failure));
-                    }
+                    Err(failure) if self.promised.is_some() => return Err(failure.into()),
                     Ok(false) | Err(_) => {}
                 }
             }
@@ -120,10 +120,11 @@ impl SlurmTask<'_> {
         match &self.promised {
             Some(part) => {
                 let job = &self.jobs[0];
-                Err(Denied::because(match variable("SLURM_RESTART_COUNT") {
+                let cause = match variable("SLURM_RESTART_COUNT") {
                     Some(_) => SlurmCause::PartNotReservedAgain { job, part },
                     None => SlurmCause::PartNotReserved { job, part },
-                }))
+                };
+                Err(Failure::from(cause).into())
             }
             None => Ok(false),
         }
@@ -223,5 +224,5 @@ pub fn show(lines: &str) -> Result<(), Denied> {
     if lines.is_empty() {
         return Ok(());
     }
-    print(lines).map_err(|failure| Denied::new(Who::First, failure))
+    Ok(print(lines)?)
 }
