@@ -149,41 +149,36 @@ pub fn text(listing: &Listing) -> String {
 fn node(listing: &Listing, text: &mut String) {
     let now = unix_seconds();
     let since = listing.queue.iter().filter_map(|one| one.since);
-    gauge(
-        text,
-        "getgpu_waiting",
-        "Programs that wait for a device.",
-        sample(listing.waiting as u64),
-    );
-    gauge(
-        text,
-        "getgpu_longest_wait_seconds",
-        "How long the program that waits longest has waited, 0 if none does.",
-        sample(longest_wait(since, now)),
-    );
-    gauge(
-        text,
-        "getgpu_problems",
-        "GPUs that do not answer, and wrong lines in lists.",
-        sample(listing.problems.len() as u64),
-    );
-    gauge(
-        text,
-        "getgpu_slurm_jobs_without_part",
-        "Jobs of Slurm that were promised a part of a device and have none.",
-        sample(jobs_without_part(&listing.lock) as u64),
-    );
-    gauge(
-        text,
-        "getgpu_lock_shared",
-        "Whether the lock is the host's.",
-        sample(u64::from(listing.lock_shared)),
-    );
-}
-
-/// A family's one line, without labels.
-fn sample(number: u64) -> [String; 1] {
-    [format!(" {number}")]
+    let numbers = [
+        (
+            "getgpu_waiting",
+            "Programs that wait for a device.",
+            listing.waiting as u64,
+        ),
+        (
+            "getgpu_longest_wait_seconds",
+            "How long the program that waits longest has waited, 0 if none does.",
+            longest_wait(since, now),
+        ),
+        (
+            "getgpu_problems",
+            "GPUs that do not answer, and wrong lines in lists.",
+            listing.problems.len() as u64,
+        ),
+        (
+            "getgpu_slurm_jobs_without_part",
+            "Jobs of Slurm that were promised a part of a device and have none.",
+            jobs_without_part(&listing.lock) as u64,
+        ),
+        (
+            "getgpu_lock_shared",
+            "Whether the lock is the host's.",
+            u64::from(listing.lock_shared),
+        ),
+    ];
+    for (name, help, number) in numbers {
+        gauge(text, name, help, [format!(" {number}")]);
+    }
 }
 
 /// How many jobs of Slurm were promised a part and have none, by their marks beside the lock.

@@ -44,8 +44,6 @@ pub fn check(
         if let Some(Err(failure)) = choice.map(|loaded| slurm::check_choice(loaded, inventory)) {
             findings.failed("settings", &failure, "getgpu --list shows what there is");
         }
-    }
-    if let Some(inventory) = &inventory {
         memory_limits::check(settings, inventory, &mut findings);
     }
     auto::check(settings, &mut findings);

@@ -50,9 +50,8 @@ pub fn report(what: What, limit: Duration) -> String {
     }
 }
 
-/// The line of one whose programs compute nothing, which a site never ends, and the word in the
-/// log.
-pub fn of_idle(notice: Notice, leased: bool, limit: Duration) -> (String, &'static str) {
+/// The line of one whose programs compute nothing, which a site never ends.
+pub fn of_idle(notice: Notice, leased: bool, limit: Duration) -> String {
     let state = if leased { "leased" } else { "reserved" };
     let idle = |time| {
         format!(
@@ -63,24 +62,24 @@ pub fn of_idle(notice: Notice, leased: bool, limit: Duration) -> (String, &'stat
     match notice {
         Notice::Warning => {
             let left = brief(limit.mul_f64(0.2));
-            let text = format!(
+            format!(
                 "{}; it is reported in {left} (max_idle)",
                 idle(limit.mul_f64(0.8))
-            );
-            (text, "warned")
+            )
         }
-        Notice::Report => {
-            let text = format!(
-                "{} (max_idle): end them if you need them no more",
-                idle(limit)
-            );
-            (text, "reported")
-        }
+        Notice::Report => format!(
+            "{} (max_idle): end them if you need them no more",
+            idle(limit)
+        ),
     }
 }
 
-/// Sends both; `done` is the word in the log.
-pub fn send(held: &HeldDevice, text: &str, done: &str) {
+/// Sends both.
+pub fn send(held: &HeldDevice, notice: Notice, text: &str) {
+    let done = match notice {
+        Notice::Warning => "warned",
+        Notice::Report => "reported",
+    };
     let devices = Uuid::join(&held.devices);
     let user = held.holder.user.as_deref().unwrap_or("?");
     let process = held.holder.pid.unwrap_or(held.pid);
