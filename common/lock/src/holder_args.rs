@@ -59,13 +59,10 @@ impl Role {
 /// Until when it holds.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Until {
-    /// While programs name the device, with a limit for the first to appear and a time that it
-    /// outlasts the last.
+    /// While programs name the device, with a limit for the first to appear.
     Programs {
         /// For the first program to appear.
         wait: Duration,
-        /// Behind the last one, while the caller lives.
-        linger: Duration,
     },
     /// Until this process exits, so long at most.
     Over(Process, Option<Duration>),
@@ -105,8 +102,9 @@ pub struct HolderArgs {
     /// The name that listings show, if that is another one. `--tag` and `--release` do not find the
     /// reservation by it.
     pub label: Option<String>,
-    /// How long it outlasts the last of the programs that the process of a hold has left behind.
-    pub linger_after_hold: Duration,
+    /// How long it outlasts the last of its programs, or of those that the process of a hold has left
+    /// behind.
+    pub linger: Duration,
     /// Variables, besides CUDA_VISIBLE_DEVICES, that had the UUID of a device before it was
     /// printed: what has them was not told it by this reservation.
     pub told_before: Vec<String>,
@@ -134,17 +132,16 @@ impl HolderArgs {
             format!("start={}", self.caller.start),
         ];
         match &self.until {
-            Until::Programs { wait, linger } => {
-                words.push(format!("for={}", wait.as_secs_f64()));
-                words.push(format!("linger={}", linger.as_secs_f64()));
-            }
+            Until::Programs { wait } => words.push(format!("for={}", wait.as_secs_f64())),
             Until::Over(process, longest) => {
                 words.push(format!("hold={}({})", process.pid, process.name));
                 words.push(format!("hold-start={}", process.start));
                 words.extend(longest.map(|longest| format!("longest={}", longest.as_secs_f64())));
-                words.push(format!("linger={}", self.linger_after_hold.as_secs_f64()));
             }
             Until::Released => words.push("hold=0()".into()),
+        }
+        if self.until != Until::Released {
+            words.push(format!("linger={}", self.linger.as_secs_f64()));
         }
         words.push(format!("since={}", self.since));
         words.extend(self.role.word().map(str::to_owned));
@@ -190,7 +187,6 @@ impl HolderArgs {
             },
             None => Until::Programs {
                 wait: words.seconds("for").unwrap_or_default(),
-                linger: words.seconds("linger").unwrap_or_default(),
             },
         };
         let roles = [Role::Lease, Role::JobPart, Role::Task];
@@ -218,10 +214,7 @@ impl HolderArgs {
                 asked: words.find("asked").unwrap_or_default().into(),
             }),
             label: words.find("label").map(str::to_owned),
-            linger_after_hold: words
-                .find("hold")
-                .and_then(|_| words.seconds("linger"))
-                .unwrap_or_default(),
+            linger: words.seconds("linger").unwrap_or_default(),
             told_before: words.list("told"),
             background: words.list("background"),
             keeper: words
@@ -345,7 +338,6 @@ fn parse_devices(text: &str) -> Option<Vec<Uuid>> {
     text.split(',').map(Uuid::parse).collect()
 }
 
-/// `4711(bash)`
 /// `4711@123456`, without its name, which changes when the process executes another program.
 fn process_at(text: &str) -> Option<Process> {
     let (pid, start) = text.split_once('@')?;
@@ -356,6 +348,7 @@ fn process_at(text: &str) -> Option<Process> {
     })
 }
 
+/// `4711(bash)`
 fn process(text: &str, start: u64) -> Option<Process> {
     let (pid, name) = text.split_once('(').unwrap_or((text, ")"));
     Some(Process {
