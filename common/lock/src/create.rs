@@ -4,7 +4,6 @@
 
 use std::ffi::OsStr;
 use std::fs::File;
-use std::io;
 use std::os::fd::{AsFd, BorrowedFd};
 use std::path::Path;
 
@@ -52,9 +51,7 @@ pub(crate) fn private(directory: &Path, path: &Path) -> Result<(), Failure> {
     let Ok(opened) = opened(directory) else {
         return Ok(());
     };
-    let missing =
-        std::fs::symlink_metadata(path).is_err_and(|error| error.kind() == io::ErrorKind::NotFound);
-    if !missing || !trusted(LockOrigin::Private, directory, &opened) {
+    if !trusted(LockOrigin::Private, directory, &opened) {
         return Ok(());
     }
     match fifo(opened.as_fd(), path.file_name().unwrap_or_default(), 0o1600) {
