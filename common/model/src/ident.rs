@@ -97,8 +97,8 @@ impl Selector {
         let lower = text.to_ascii_lowercase();
         if let Some(rest) = lower.strip_prefix("mig-gpu-") {
             let mut parts = rest.split('/');
-            let gpu = full_hex(parts.next()?)
-                .then(|| Uuid(format!("GPU-{}", rest.split('/').next().unwrap_or(""))))?;
+            let hex = parts.next().filter(|hex| full_hex(hex))?;
+            let gpu = Uuid(format!("GPU-{hex}"));
             let (gi, ci) = (small(parts.next()?)?, small(parts.next()?)?);
             return parts
                 .next()

@@ -250,7 +250,6 @@ const STATE_WITH_MARK: usize = 6;
 /// In at most ten columns; `(x)` marks an excluded device that is in use.
 fn state(row: &Row) -> String {
     let word = match row.state {
-        DeviceState::Leased => "leased".into(),
         DeviceState::Shared if row.excluded => "shared".into(),
         DeviceState::Shared if row.share_used >= 0.995 => "shared all".into(),
         DeviceState::Shared => format!("shared {:.0}%", row.share_used * 100.0),
@@ -258,17 +257,11 @@ fn state(row: &Row) -> String {
         DeviceState::Reserved if row.share_used < 1.0 => {
             format!("res. {:.0}%", row.share_used * 100.0)
         }
-        DeviceState::Reserved => "reserved".into(),
-        DeviceState::Busy => "busy".into(),
-        DeviceState::Unknown => "unknown".into(),
         DeviceState::Unhealthy if row.excluded => "sick".into(),
-        DeviceState::Unhealthy => "unhealthy".into(),
-        DeviceState::Claimed => "claimed".into(),
-        DeviceState::Kept => "kept".into(),
         DeviceState::Free if row.excluded => "excluded".into(),
         DeviceState::Free if !row.allowed => "not listed".into(),
         DeviceState::Free if !row.usable => "not usable".into(),
-        DeviceState::Free => String::from("free"),
+        state => state.word(),
     };
     match word.len() {
         _ if !row.excluded || row.state == DeviceState::Free => word,

@@ -6,7 +6,7 @@ use getgpu_choose::{IndexOrder, Outside};
 use getgpu_linux::{procfs, users};
 use getgpu_lock::{Holder, Holdings, holders};
 use getgpu_model::{
-    Activity, Ailment, ComputeMode, Device, Gauge, Gpu, Inventory, Silent, UNITS, Usage,
+    Activity, Ailment, ComputeMode, Device, Gauge, Inventory, Silent, UNITS, Usage,
 };
 use serde::{Deserialize, Serialize};
 
@@ -115,14 +115,10 @@ pub struct Row {
 impl Row {
     /// Puts together what NVML and the lock say of a device, whatever the site says of it.
     pub fn new(device: &Device, inventory: &Inventory, usage: Usage, held: Holdings) -> Self {
-        let gpu: Option<&Gpu> = inventory.gpus.iter().find(|gpu| gpu.index == device.gpu);
         let processes: Vec<ProcessRow> = usage.processes.iter().map(process).collect();
         Self {
             uuid: device.uuid.to_string(),
-            gpu: device.gpu,
             gpu_uuid: device.gpu_uuid.as_ref().map(ToString::to_string),
-            gpu_name: gpu.and_then(|gpu| gpu.name.clone()),
-            pci_bus_id: gpu.and_then(|gpu| gpu.pci_bus_id.clone()),
             mig: device.slot.is_some(),
             gpu_instance: device.instance.map(|(gi, _)| gi),
             compute_instance: device.instance.map(|(_, ci)| ci),
@@ -130,7 +126,6 @@ impl Row {
             profile: device.profile.clone(),
             memory_total: usage.memory.map(|m| m.total),
             memory_used: usage.memory.map(|m| m.used),
-            allowed: true,
             usable: device.usable,
             state: state(&held, usage.activity),
             empty: empty(&held, usage.activity),
@@ -142,31 +137,38 @@ impl Row {
             health: usage.health.ailments,
             holders: named(held.holders, &processes),
             processes,
-            ..Self::default()
+            ..Self::on_gpu(device.gpu, inventory)
         }
     }
 
     /// A GPU, or a MIG device, that does not answer: a row of its own, without a UUID unless
     /// NVML told that of the GPU.
     pub fn of_silent(silent: &Silent, inventory: &Inventory, order: &IndexOrder<'_>) -> Self {
-        let mut gpus = inventory.gpus.iter();
-        let gpu = gpus.find(|gpu| gpu.index == silent.gpu);
+        let gpu = inventory.gpu(silent.gpu);
         let gpu_uuid = gpu.and_then(|gpu| gpu.uuid.as_ref());
         let uuid = gpu_uuid.filter(|_| silent.slot.is_none());
         let index = order.silent().find(|(_, other)| *other == silent);
         Self {
             index: index.map(|(index, _)| index),
             uuid: uuid.map(ToString::to_string).unwrap_or_default(),
-            gpu: silent.gpu,
             gpu_uuid: gpu_uuid.map(ToString::to_string),
-            gpu_name: gpu.and_then(|gpu| gpu.name.clone()),
-            pci_bus_id: gpu.and_then(|gpu| gpu.pci_bus_id.clone()),
             mig: silent.slot.is_some(),
             mig_index: silent.slot,
-            allowed: true,
             usable: gpu.is_none_or(|gpu| gpu.usable),
             reason: Some(silent.reason.clone()),
             outside: Some(Outside::Silent),
+            ..Self::on_gpu(silent.gpu, inventory)
+        }
+    }
+
+    /// What is the same for all that is on one GPU.
+    fn on_gpu(index: u32, inventory: &Inventory) -> Self {
+        let gpu = inventory.gpu(index);
+        Self {
+            gpu: index,
+            gpu_name: gpu.and_then(|gpu| gpu.name.clone()),
+            pci_bus_id: gpu.and_then(|gpu| gpu.pci_bus_id.clone()),
+            allowed: true,
             ..Self::default()
         }
     }
