@@ -104,6 +104,11 @@ impl LockedFile {
     }
 }
 
+/// The file of a job.
+pub fn path(folder: &Path, prefix: &str, job: &str) -> PathBuf {
+    folder.join(format!("{prefix}{job}"))
+}
+
 fn is_private(file: &File) -> bool {
     file.metadata().is_ok_and(|meta| meta.mode() & 0o077 == 0)
 }
