@@ -188,17 +188,13 @@ fn jobs_without_part(lock: &str) -> usize {
 }
 
 fn states(rows: &[&Row]) -> Vec<String> {
-    rows.iter()
-        .flat_map(|row| {
-            DeviceState::value_variants()
-                .iter()
-                .map(move |state| (row, state))
-        })
-        .map(|(row, state)| {
+    let lines = rows.iter().flat_map(|row| {
+        DeviceState::value_variants().iter().map(|state| {
             let (name, is) = (state.word(), u8::from(row.state == *state));
             format!("{{{},state=\"{name}\"}} {is}", labels(row))
         })
-        .collect()
+    });
+    lines.collect()
 }
 
 fn label(text: Option<&str>) -> String {

@@ -118,7 +118,8 @@ fn filtered(
     lock_file: &LockFile,
     options: &GetgpuOptions,
 ) -> Result<(Listing, String), Failure> {
-    let (mut listing, summary) = gather(node, asked, lock_file, &options.columns)?;
+    let mut listing = gather(node, asked, lock_file, &options.columns)?;
+    let summary = summary::text(&listing.rows, listing.waiting);
     listing.rows.retain(|row| {
         let outside = row.outside.map(Outside::options);
         let is_other = outside.is_some_and(|typed| options.choices.first_of(typed).is_some());
@@ -127,27 +128,25 @@ fn filtered(
     Ok((listing, summary))
 }
 
-/// Everything on the node, with these numbers of its GPUs, and the summary.
+/// Everything on the node, with these numbers of its GPUs.
 pub fn gather(
     node: &mut Node<'_>,
     asked: Asked,
     lock_file: &LockFile,
     gauges: &[Gauge],
-) -> Result<(Listing, String), Failure> {
-    let listing = match node.ask(|node| {
+) -> Result<Listing, Failure> {
+    match node.ask(|node| {
         let mut listing = collect(node, asked, lock_file)?;
         measure(node, &mut listing, gauges)?;
         Ok(listing)
     }) {
         // Without a GPU there is nothing to list, which is no failure.
-        Err(none) if none.kind == Kind::NoUsableGpu => Listing {
+        Err(none) if none.kind == Kind::NoUsableGpu => Ok(Listing {
             problems: vec![none.message],
             ..Listing::of_lock(lock_file, &lock_file.open()?)?
-        },
-        other => other?,
-    };
-    let summary = summary::text(&listing.rows, listing.waiting);
-    Ok((listing, summary))
+        }),
+        other => other,
+    }
 }
 
 /// Asks for the numbers of GPUs that are to be shown, but of those that the site has excluded whole.

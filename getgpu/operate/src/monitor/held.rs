@@ -76,16 +76,10 @@ impl HeldDevices {
                 }
             }
         }
-        let ended: Vec<HeldKey> = self
-            .all
-            .keys()
-            .copied()
-            .filter(|key| !found.contains_key(key))
-            .collect();
-        let ended = ended
-            .iter()
-            .filter_map(|key| self.all.remove(key))
-            .collect();
+        let all = std::mem::take(&mut self.all).into_iter();
+        let (lasting, ended): (BTreeMap<_, _>, BTreeMap<_, _>) =
+            all.partition(|(key, _)| found.contains_key(key));
+        self.all = lasting;
         for (key, devices) in found {
             match self.all.get_mut(&key) {
                 Some(known) => {
@@ -100,7 +94,7 @@ impl HeldDevices {
             }
         }
         self.has_looked = true;
-        Ok(ended)
+        Ok(ended.into_values().collect())
     }
 
     /// What has begun since the last look; none if it has ended meanwhile, or if any user

@@ -224,7 +224,7 @@ impl Monitor {
     fn write_metrics(&self, environment: &Environment, path: &Path) -> Result<(), Failure> {
         let asked = Asked::listed(&self.loaded.settings, environment, GrantUse::Ignore)?;
         let mut node = node(&self.loaded.settings);
-        let (listing, _) = list::gather(&mut node, asked, &self.lock_file, &[])?;
+        let listing = list::gather(&mut node, asked, &self.lock_file, &[])?;
         let replaced = metrics_file::replace(path, &prometheus::text(&listing));
         replaced.map(drop).map_err(|error| {
             let (metrics, why) = (path.display(), reason(&error));

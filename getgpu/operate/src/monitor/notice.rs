@@ -9,6 +9,7 @@ use std::time::Duration;
 use getgpu_choose::syslog;
 use getgpu_linux::{Stat, procfs};
 use getgpu_model::{Uuid, quantity::brief};
+use nix::sys::stat::{major, minor};
 
 use super::held::HeldDevice;
 use super::spell::Notice;
@@ -96,28 +97,21 @@ pub fn send(held: &HeldDevice, notice: Notice, text: &str) {
 
 /// Writes to the terminal of this device number, if it is there and takes it now.
 fn write(number: u32, text: &str) -> Option<()> {
+    let number = u64::from(number);
     let path = path(number)?;
     let mut terminal = OpenOptions::new()
         .write(true)
         .custom_flags(libc::O_NOCTTY | libc::O_NONBLOCK | libc::O_NOFOLLOW)
         .open(path)
         .ok()?;
-    let (major, minor) = numbers(number);
-    let opened = terminal.metadata().ok()?.rdev();
-    (opened == nix::sys::stat::makedev(major, minor)).then_some(())?;
+    (terminal.metadata().ok()?.rdev() == number).then_some(())?;
     terminal.write_all(text.as_bytes()).ok()
 }
 
-/// Major and minor number, as the kernel packs them in 32 bits (new_encode_dev of
-/// linux/kdev_t.h).
-const fn numbers(number: u32) -> (u64, u64) {
-    let minor = (number & 0xff) | ((number >> 12) & 0xf_ff00);
-    (((number >> 8) & 0xfff) as u64, minor as u64)
-}
-
-/// The path of a pseudoterminal or a console (admin-guide/devices.txt of the kernel).
-fn path(number: u32) -> Option<String> {
-    match numbers(number) {
+/// The path of a pseudoterminal or a console (admin-guide/devices.txt of the kernel). The C library packs
+/// major and minor number as the kernel does in 32 bits (new_encode_dev of linux/kdev_t.h), and more.
+fn path(number: u64) -> Option<String> {
+    match (major(number), minor(number)) {
         (136, minor) => Some(format!("/dev/pts/{minor}")),
         (4, minor) => Some(format!("/dev/tty{minor}")),
         _ => None,
