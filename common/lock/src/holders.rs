@@ -144,9 +144,7 @@ impl Holdings {
     pub const fn claimed(&self) -> bool {
         self.tentative && self.used == 0
     }
-}
 
-impl Holdings {
     /// The holder to name: of this kind, if there is one, and rather another program than those
     /// that this process comes from.
     pub fn foremost(self, kind: Option<&str>) -> Option<Holder> {

@@ -101,6 +101,14 @@ impl Device {
             cpus: None,
         }
     }
+
+    /// The GPU instance of a MIG device: the GPU and the instance's id there;
+    /// `Detail::Place`.
+    pub fn gpu_instance(&self) -> Option<(u32, u32)> {
+        self.instance
+            .filter(|_| self.slot.is_some())
+            .map(|(gi, _)| (self.gpu, gi))
+    }
 }
 
 /// A process that NVML shows on a device.
@@ -285,15 +293,5 @@ impl Inventory {
         } else {
             Ok(())
         }
-    }
-}
-
-impl Device {
-    /// The GPU instance of a MIG device: the GPU and the instance's id there;
-    /// `Detail::Place`.
-    pub fn gpu_instance(&self) -> Option<(u32, u32)> {
-        self.instance
-            .filter(|_| self.slot.is_some())
-            .map(|(gi, _)| (self.gpu, gi))
     }
 }

@@ -67,22 +67,17 @@ fn answer(channel: &File, session: &mut Session<'_>, rules: &Rules, request: Nvm
         NvmlRequest::Driver => tell(channel, Ok(session.driver_version())),
         NvmlRequest::List { gpu, detail } => tell(channel, Ok(session.list(gpu, detail))),
         NvmlRequest::Usages { devices, detail } => {
-            let usages = devices.iter();
-            let usages = usages.map(|asked| usage::usage(session, rules, asked, detail));
-            tell(
-                channel,
-                Ok(usages
-                    .map(|told| told.map_err(Failure::from))
-                    .collect::<Vec<_>>()),
-            )
+            let usages = devices.iter().map(|asked| {
+                let told = usage::usage(session, rules, asked, detail);
+                told.map_err(Failure::from)
+            });
+            tell(channel, Ok(usages.collect::<Vec<_>>()))
         }
         NvmlRequest::Cpus { device } => tell(channel, affinity::cpus(session, &device)),
         NvmlRequest::Health { device } => {
             let place = session.place(&device);
-            tell(
-                channel,
-                place.map(|place| health::health(session, place, Detail::Full)),
-            )
+            let health = place.map(|place| health::health(session, place, Detail::Full));
+            tell(channel, health)
         }
         NvmlRequest::Persistence { gpu } => tell(channel, Ok(health::persistence(session, gpu))),
         NvmlRequest::Gauge { gpu, gauge } => tell(channel, Ok(gauges::gauge(session, gpu, gauge))),

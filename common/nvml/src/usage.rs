@@ -95,14 +95,10 @@ fn use_of(
         slot,
         detail,
     };
-    let processes = processes(session, rules, asked).or_else(|fault| {
-        let is_decided = rules.memory_decides && fault.absent();
-        if is_decided {
-            Ok(Vec::new())
-        } else {
-            Err(fault)
-        }
-    });
+    let processes = match processes(session, rules, asked) {
+        Err(fault) if rules.memory_decides && fault.absent() => Ok(Vec::new()),
+        told => told,
+    };
     if let Err(fault) = &processes
         && health::of_fault(fault).is_some()
     {
