@@ -190,7 +190,7 @@ impl<'n> Session<'n> {
         };
         let minor = self.minor(gpu, &parent);
         let placed = slot.filter(|_| detail >= Detail::Place || minor.is_some());
-        let instance = placed.and_then(|slot| self.instance(gpu, slot, &handle));
+        let instance = placed.and_then(|slot| self.instance(gpu, slot));
         let sized = detail >= Detail::Size;
         let profile = slot
             .filter(|_| sized)
@@ -282,14 +282,10 @@ impl<'n> Session<'n> {
     }
 
     /// GPU instance and compute instance of a MIG device, asked once in a session.
-    pub(super) fn instance(
-        &mut self,
-        gpu: u32,
-        slot: u32,
-        handle: &Handle<'n>,
-    ) -> Option<(u32, u32)> {
+    pub(super) fn instance(&mut self, gpu: u32, slot: u32) -> Option<(u32, u32)> {
+        let handle = self.handle(gpu, Some(slot)).ok()?;
         let known = self.instances.get(&(gpu, slot)).copied();
-        let instance = known.or_else(|| raw::instance(self.nvml, handle).ok())?;
+        let instance = known.or_else(|| raw::instance(self.nvml, &handle).ok())?;
         self.instances.insert((gpu, slot), instance);
         Some(instance)
     }
