@@ -8,6 +8,7 @@ use std::os::unix::fs::{FileExt as _, MetadataExt, OpenOptionsExt};
 use std::path::{Path, PathBuf};
 
 use fs4::FileExt;
+use getgpu_model::quantity::digits;
 
 /// The mode of a file that no other user can lock.
 const PRIVATE: u32 = 0o600;
@@ -120,8 +121,7 @@ pub fn jobs(folder: &Path, prefix: &str) -> Vec<String> {
     names
         .filter_map(|name| {
             let number = name.strip_prefix(prefix)?;
-            let is_number = !number.is_empty() && number.bytes().all(|byte| byte.is_ascii_digit());
-            is_number.then(|| number.to_owned())
+            digits::<u64>(number).map(|_| number.to_owned())
         })
         .collect()
 }
