@@ -76,13 +76,10 @@ fn owner(lock_file: &LockFile, environment: &Environment) -> DeviceOwner {
     });
     let distances = reserved.iter().map(|holder| holder.args.distance(&lineage));
     let nearest = distances.chain(lessee(&shown)).min();
-    match nearest {
+    match nearest.map(|distance| lineage.get(distance)) {
         None => DeviceOwner::Nothing,
-        Some(distance) => lineage
-            .get(distance)
-            .map_or(DeviceOwner::Elsewhere, |process| {
-                DeviceOwner::Above(*process)
-            }),
+        Some(None) => DeviceOwner::Elsewhere,
+        Some(Some(process)) => DeviceOwner::Above(*process),
     }
 }
 

@@ -70,7 +70,7 @@ fn hours(time: Duration) -> f64 {
 #[derive(Debug, Serialize)]
 pub(super) struct Tally {
     schema: u32,
-    by: &'static str,
+    by: String,
     rows: Vec<TallyRow>,
 }
 
@@ -92,14 +92,9 @@ impl Tally {
         let mut rows: Vec<TallyRow> = named.collect();
         let used = |row: &TallyRow| row.leased_hours + row.reserved_hours;
         rows.sort_by(|one, other| used(other).total_cmp(&used(one)));
-        let by = match by {
-            ReportBy::User => "user",
-            ReportBy::Tag => "tag",
-            ReportBy::Program => "program",
-        };
         Self {
             schema: 1,
-            by,
+            by: format!("{by:?}").to_lowercase(),
             rows,
         }
     }
