@@ -45,13 +45,13 @@ pub enum Role {
 }
 
 impl Role {
-    /// The holder's word for it.
-    fn word(self) -> Option<&'static str> {
+    /// The key of the holder's word for it, which a plain reservation has not.
+    fn key(self) -> &'static str {
         match self {
-            Self::Reservation => None,
-            Self::Lease => Some("lease=1"),
-            Self::JobPart => Some("part=1"),
-            Self::Task => Some("of-task=1"),
+            Self::Reservation => "",
+            Self::Lease => "lease",
+            Self::JobPart => "part",
+            Self::Task => "of-task",
         }
     }
 }
@@ -126,52 +126,47 @@ pub struct Tag {
 impl HolderArgs {
     /// The words behind `getgpu --holder`. A NUL cannot occur: process names end at one.
     pub fn words(&self) -> Vec<CString> {
-        let mut words = vec![
-            Uuid::join(&self.devices),
-            format!("caller={}({})", self.caller.pid, self.caller.name),
-            format!("start={}", self.caller.start),
+        let shown = |process: &Process| format!("{}({})", process.pid, process.name);
+        let seconds = |time: Duration| time.as_secs_f64().to_string();
+        let list = |names: &[String]| (!names.is_empty()).then(|| names.join(","));
+        let (wait, hold, longest) = match &self.until {
+            Until::Programs { wait } => (Some(*wait), None, None),
+            Until::Over(process, longest) => (None, Some(shown(process)), *longest),
+            Until::Released => (None, Some("0()".to_owned()), None),
+        };
+        let hold_start = self.held_for().map(|process| process.start);
+        let (job, tag) = (self.job.as_ref(), self.tag.as_ref());
+        let (task, grant) = (job.and_then(|job| job.task), Uuid::join(&self.grant));
+        let lingers = self.until != Until::Released;
+        let has_role = self.role != Role::Reservation;
+        let pairs = [
+            ("caller", Some(shown(&self.caller))),
+            ("start", Some(self.caller.start.to_string())),
+            ("for", wait.map(seconds)),
+            ("hold", hold),
+            ("hold-start", hold_start.map(|start| start.to_string())),
+            ("longest", longest.map(seconds)),
+            ("linger", lingers.then(|| seconds(self.linger))),
+            ("since", Some(self.since.to_string())),
+            (self.role.key(), has_role.then(|| "1".to_owned())),
+            ("record", self.record.clone()),
+            ("job", job.map(|job| job.id.clone())),
+            ("task", task.map(|task| task.to_string())),
+            ("grant", Some(grant).filter(|grant| !grant.is_empty())),
+            ("value", Some(self.value.clone())),
+            ("granted", self.granted.then(|| "1".to_owned())),
+            ("tag", tag.map(|tag| tag.name.clone())),
+            ("asked", tag.map(|tag| tag.asked.clone())),
+            ("label", self.label.clone()),
+            ("told", list(&self.told_before)),
+            ("background", list(&self.background)),
+            (KEEPER, Some(keeper_text(self.keeper.as_ref()))),
         ];
-        match &self.until {
-            Until::Programs { wait } => words.push(format!("for={}", wait.as_secs_f64())),
-            Until::Over(process, longest) => {
-                words.push(format!("hold={}({})", process.pid, process.name));
-                words.push(format!("hold-start={}", process.start));
-                words.extend(longest.map(|longest| format!("longest={}", longest.as_secs_f64())));
-            }
-            Until::Released => words.push("hold=0()".into()),
-        }
-        if self.until != Until::Released {
-            words.push(format!("linger={}", self.linger.as_secs_f64()));
-        }
-        words.push(format!("since={}", self.since));
-        words.extend(self.role.word().map(str::to_owned));
-        words.extend(self.record.as_ref().map(|text| format!("record={text}")));
-        if let Some(job) = &self.job {
-            words.push(format!("job={}", job.id));
-            words.extend(job.task.map(|task| format!("task={task}")));
-        }
-        if !self.grant.is_empty() {
-            words.push(format!("grant={}", Uuid::join(&self.grant)));
-        }
-        words.push(format!("value={}", self.value));
-        if self.granted {
-            words.push("granted=1".into());
-        }
-        if let Some(tag) = &self.tag {
-            words.extend([format!("tag={}", tag.name), format!("asked={}", tag.asked)]);
-        }
-        words.extend(self.label.as_ref().map(|label| format!("label={label}")));
-        for (key, names) in [
-            ("told", &self.told_before),
-            ("background", &self.background),
-        ] {
-            if !names.is_empty() {
-                words.push(format!("{key}={}", names.join(",")));
-            }
-        }
-        words.push(format!("{KEEPER}={}", keeper_text(self.keeper.as_ref())));
-        words
+        let words = pairs
             .into_iter()
+            .filter_map(|(key, value)| Some(format!("{key}={}", value?)));
+        std::iter::once(Uuid::join(&self.devices))
+            .chain(words)
             .filter_map(|word| CString::new(word).ok())
             .collect()
     }
@@ -190,10 +185,7 @@ impl HolderArgs {
             },
         };
         let roles = [Role::Lease, Role::JobPart, Role::Task];
-        let is_named = |role: &Role| {
-            let word = role.word().and_then(|word| word.split_once('='));
-            word.is_some_and(|(key, _)| words.find(key).is_some())
-        };
+        let is_named = |role: &Role| words.find(role.key()).is_some();
         let role = roles.into_iter().find(is_named).unwrap_or_default();
         Some(Self {
             role,
