@@ -49,7 +49,7 @@ pub(super) fn instance_usable(minor: u32, gi: u32, ci: u32) -> bool {
         let node = PathBuf::from(format!("/dev/nvidia-caps/nvidia-cap{number}"));
         // Nodes are made on demand by nvidia-modprobe: one that is not there yet is not
         // denied.
-        !node.exists() || readable(&node)
+        !node.exists() || allowed(&node, AccessFlags::R_OK)
     })
 }
 
@@ -103,10 +103,6 @@ fn is_gpu_node(name: &OsStr) -> bool {
 
 fn open_allowed(node: &Path) -> bool {
     allowed(node, AccessFlags::R_OK | AccessFlags::W_OK)
-}
-
-fn readable(node: &Path) -> bool {
-    allowed(node, AccessFlags::R_OK)
 }
 
 fn allowed(node: &Path, access: AccessFlags) -> bool {

@@ -149,6 +149,9 @@ pub fn text(listing: &Listing) -> String {
 fn node(listing: &Listing, text: &mut String) {
     let now = unix_seconds();
     let since = listing.queue.iter().filter_map(|one| one.since);
+    // Their marks are beside the lock.
+    let marks = Path::new(&listing.lock).parent();
+    let without_part = marks.map_or(0, |marks| mark::jobs(marks).len());
     let numbers = [
         (
             "getgpu_waiting",
@@ -168,7 +171,7 @@ fn node(listing: &Listing, text: &mut String) {
         (
             "getgpu_slurm_jobs_without_part",
             "Jobs of Slurm that were promised a part of a device and have none.",
-            jobs_without_part(&listing.lock) as u64,
+            without_part as u64,
         ),
         (
             "getgpu_lock_shared",
@@ -179,12 +182,6 @@ fn node(listing: &Listing, text: &mut String) {
     for (name, help, number) in numbers {
         gauge(text, name, help, [format!(" {number}")]);
     }
-}
-
-/// How many jobs of Slurm were promised a part and have none, by their marks beside the lock.
-fn jobs_without_part(lock: &str) -> usize {
-    let marks = Path::new(lock).parent();
-    marks.map_or(0, |marks| mark::jobs(marks).len())
 }
 
 fn states(rows: &[&Row]) -> Vec<String> {

@@ -42,11 +42,6 @@ impl<'r> Line<'r> {
         text(self.row).unwrap_or_else(|| "-".to_owned())
     }
 
-    /// The host, in a listing of several.
-    pub fn host(&self) -> String {
-        self.row.host.clone().unwrap_or_default()
-    }
-
     /// `MIG`, or the profile.
     pub fn profile(&self) -> String {
         let kind = if self.row.mig { "MIG" } else { "whole GPU" };

@@ -46,7 +46,7 @@ pub struct Csv {
 #[rustfmt::skip]
 #[allow(clippy::redundant_closure_for_method_calls, reason = "a method is of one lifetime of Line")]
 pub const COLUMNS: &[Column] = &[
-    table("HOST", |line| line.host()).when(When::OfHosts),
+    table("HOST", |line| text(line.row.host.as_ref())).when(When::OfHosts),
     table("INDEX", |line| line.of_device(|row| row.index.map(|index| index.to_string()))).csv("index", |row| text(row.index)),
     table("UUID", |line| line.of_device(|row| Some(row.uuid.clone()))).when(When::IfFits).csv("uuid", |row| row.uuid.clone()),
     table("GPU", |line| line.of_device(|row| Some(row.gpu.to_string()))).when(When::InPipe).csv("gpu", |row| row.gpu.to_string()),

@@ -2,8 +2,6 @@
 //! exits. Slurm obeys the lines `export NAME=VALUE` that this prints. A task that should
 //! have a device and can be given none sees no GPU at all, and its user is told why.
 
-use std::path::Path;
-
 use getgpu_lock::Role;
 use getgpu_model::{Failure, Kind, diag::print, exit};
 use getgpu_settings::SlurmTasks;
@@ -140,16 +138,15 @@ impl SlurmTask<'_> {
         if *wish == Wish::Nothing {
             return Ok(());
         }
-        let library = getgpu_auto::library_for_tasks(&self.context.loaded.settings);
-        match library {
-            Some(library) if self.may_load_library() => show(&injection(&library)),
-            _ => Ok(()),
+        // Neither a grant nor another library is in the way.
+        let may_load = self.granted.is_none() && variable("CUDA_INJECTION64_PATH").is_none();
+        match getgpu_auto::library_for_tasks(settings).filter(|_| may_load) {
+            Some(library) => show(&format!(
+                "export CUDA_INJECTION64_PATH={}\n",
+                library.display()
+            )),
+            None => Ok(()),
         }
-    }
-
-    /// Neither a grant nor another library is in the way.
-    fn may_load_library(&self) -> bool {
-        self.granted.is_none() && variable("CUDA_INJECTION64_PATH").is_none()
     }
 
     /// Reserves a device, or a part of one, and prints it.
@@ -213,10 +210,6 @@ fn of_job(failure: Failure, options: &[String]) -> Failure {
         return failure;
     }
     failure.about(format_args!("GETGPU_SLURM={}", options.join(" ")))
-}
-
-fn injection(library: &Path) -> String {
-    format!("export CUDA_INJECTION64_PATH={}\n", library.display())
 }
 
 /// Prints lines for slurmstepd, if there are any.
