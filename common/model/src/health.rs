@@ -110,12 +110,6 @@ impl Ailment {
         }
     }
 
-    /// The name in the JSON and in metrics.
-    pub fn word(self) -> String {
-        let value = self.to_possible_value();
-        value.map_or_else(String::new, |value| value.get_name().to_owned())
-    }
-
     /// As a person reads it.
     pub const fn text(self) -> &'static str {
         match self {
@@ -273,7 +267,7 @@ mod tests {
     fn every_ailment_has_the_name_that_is_sent() {
         for ailment in Ailment::value_variants() {
             let sent = serde_json::to_string(ailment).unwrap();
-            assert_eq!(sent, format!("\"{}\"", ailment.word()));
+            assert_eq!(sent, format!("\"{}\"", crate::word_of(ailment)));
         }
     }
 

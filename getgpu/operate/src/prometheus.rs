@@ -9,7 +9,7 @@ use std::path::Path;
 use clap::ValueEnum;
 use getgpu_core::list::{self, Listing};
 use getgpu_lock::Holder;
-use getgpu_model::{diag::printable, quantity::unix_seconds};
+use getgpu_model::{diag::printable, quantity::unix_seconds, word_of};
 
 use crate::slurm::mark;
 use getgpu_core::list::rows::{DeviceState, Row};
@@ -126,7 +126,7 @@ pub fn text(listing: &Listing) -> String {
         "What NVML says is wrong with the device's GPU, or set on it.",
         devices.iter().flat_map(|row| {
             let labels = labels(row);
-            let ailments = row.health.iter().map(|ailment| ailment.word());
+            let ailments = row.health.iter().map(word_of);
             ailments.map(move |word| format!("{{{labels},ailment=\"{word}\"}} 1"))
         }),
     );
@@ -187,7 +187,7 @@ fn node(listing: &Listing, text: &mut String) {
 fn states(rows: &[&Row]) -> Vec<String> {
     let lines = rows.iter().flat_map(|row| {
         DeviceState::value_variants().iter().map(|state| {
-            let (name, is) = (state.word(), u8::from(row.state == *state));
+            let (name, is) = (word_of(state), u8::from(row.state == *state));
             format!("{{{},state=\"{name}\"}} {is}", labels(row))
         })
     });

@@ -2,7 +2,7 @@
 //! it. Pure text.
 
 use getgpu_lock::Holder;
-use getgpu_model::{Ailment, Gauge, Job, quantity::between};
+use getgpu_model::{Ailment, Gauge, Job, quantity::between, word_of};
 
 use super::rows::{DeviceState, ProcessRow, Row};
 use super::style::Style;
@@ -256,7 +256,7 @@ fn state(row: &Row) -> String {
         DeviceState::Free if row.excluded => "excluded".into(),
         DeviceState::Free if !row.allowed => "not listed".into(),
         DeviceState::Free if !row.usable => "not usable".into(),
-        state => state.word(),
+        state => word_of(&state),
     };
     match word.len() {
         _ if !row.excluded || row.state == DeviceState::Free => word,

@@ -38,14 +38,6 @@ pub enum DeviceState {
     Free,
 }
 
-impl DeviceState {
-    /// As the JSON has it.
-    pub fn word(self) -> String {
-        let value = self.to_possible_value();
-        value.map_or_else(String::new, |value| value.get_name().to_owned())
-    }
-}
-
 /// A process that NVML shows.
 #[derive(Clone, Debug, Serialize, Deserialize)]
 pub struct ProcessRow {

@@ -4,6 +4,7 @@ use std::collections::BTreeMap;
 use std::time::Duration;
 
 use getgpu_model::diag::{json, printable};
+use getgpu_model::word_of;
 use serde::Serialize;
 
 use super::lines::{Event, Logged};
@@ -94,7 +95,7 @@ impl Tally {
         rows.sort_by(|one, other| used(other).total_cmp(&used(one)));
         Self {
             schema: 1,
-            by: format!("{by:?}").to_lowercase(),
+            by: word_of(&by),
             rows,
         }
     }
