@@ -191,24 +191,13 @@ fn by_index<'a>(
 }
 
 fn matching<'a>(entry: &Selector, inventory: &'a Inventory) -> Vec<&'a Device> {
-    let (gpus, devices) = (&inventory.gpus, &inventory.devices);
-    match entry {
-        Selector::Index(_) => Vec::new(),
-        Selector::Prefix(_) => by_prefix(entry, inventory),
-        Selector::Full(uuid) => {
-            let gpu = gpus.iter().find(|gpu| gpu.uuid.as_ref() == Some(uuid));
-            gpu.map_or_else(
-                || devices.iter().filter(|d| d.uuid == *uuid).collect(),
-                |gpu| of_gpu(gpu, inventory),
-            )
-        }
-        Selector::OldMig { gpu, gi, ci } => {
-            let parts =
-                |d: &Device| d.gpu_uuid.as_ref() == Some(gpu) && d.instance == Some((*gi, *ci));
-            let named = devices.iter().filter(|d| entry.names(&d.uuid) || parts(d));
-            named.collect()
-        }
-    }
+    let Selector::OldMig { gpu, gi, ci } = entry else {
+        return by_name(entry, inventory);
+    };
+    let parts = |d: &Device| d.gpu_uuid.as_ref() == Some(gpu) && d.instance == Some((*gi, *ci));
+    let devices = inventory.devices.iter();
+    let named = devices.filter(|d| entry.names(&d.uuid) || parts(d));
+    named.collect()
 }
 
 fn of_gpu<'a>(gpu: &Gpu, inventory: &'a Inventory) -> Vec<&'a Device> {
@@ -216,19 +205,17 @@ fn of_gpu<'a>(gpu: &Gpu, inventory: &'a Inventory) -> Vec<&'a Device> {
     of_gpu.collect()
 }
 
-/// Where two fit, CUDA takes neither.
-fn by_prefix<'a>(entry: &Selector, inventory: &'a Inventory) -> Vec<&'a Device> {
-    let mut gpus = inventory
-        .gpus
-        .iter()
-        .filter(|gpu| gpu.uuid.as_ref().is_some_and(|uuid| entry.names(uuid)));
-    let mut devices = inventory
-        .devices
-        .iter()
-        .filter(|d| d.uuid.is_mig() && entry.names(&d.uuid));
-    match (gpus.next(), gpus.next(), devices.next(), devices.next()) {
-        (Some(gpu), None, None, _) => of_gpu(gpu, inventory),
-        (None, _, Some(device), None) => vec![device],
+/// By a UUID or its beginning, of a GPU or of a MIG device. Where two fit, CUDA takes neither.
+fn by_name<'a>(entry: &Selector, inventory: &'a Inventory) -> Vec<&'a Device> {
+    let is_named = |gpu: &&Gpu| gpu.uuid.as_ref().is_some_and(|uuid| entry.names(uuid));
+    let gpus: Vec<&Gpu> = inventory.gpus.iter().filter(is_named).collect();
+    let devices = inventory.devices.iter();
+    let devices: Vec<&Device> = devices.filter(|d| entry.names(&d.uuid)).collect();
+    match (gpus.as_slice(), devices.len()) {
+        ([gpu], _) => of_gpu(gpu, inventory),
+        // Of a whole UUID that is listed twice the first place stands.
+        ([gpu, ..], _) if matches!(entry, Selector::Full(_)) => of_gpu(gpu, inventory),
+        ([], 1) => devices,
         _ => Vec::new(),
     }
 }
