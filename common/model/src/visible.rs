@@ -105,10 +105,7 @@ pub fn hides_all(value: &str) -> bool {
 pub fn names_gpu_in_mig_mode(entries: &[Selector], inventory: &Inventory) -> bool {
     let mut gpus = entries.iter().filter(|entry| may_be_gpu(entry));
     gpus.any(|entry| {
-        let devices = match entry {
-            Selector::Index(index) => by_index(*index, inventory, &|| true).unwrap_or_default(),
-            other => matching(other, inventory),
-        };
+        let devices = matching(entry, inventory, &|| true).unwrap_or_default();
         devices.iter().any(|device| device.slot.is_some())
     })
 }
@@ -135,11 +132,7 @@ pub fn resolve(
 ) -> NamedDevices {
     let mut named = NamedDevices::default();
     for entry in entries {
-        let found = match entry {
-            Selector::Index(index) => by_index(*index, inventory, is_counted),
-            other => Ok(matching(other, inventory)),
-        };
-        let found = match found {
+        let found = match matching(entry, inventory, is_counted) {
             Ok(found) => found,
             Err(unclear) => {
                 named.unclear = Some(unclear);
@@ -190,14 +183,23 @@ fn by_index<'a>(
     }
 }
 
-fn matching<'a>(entry: &Selector, inventory: &'a Inventory) -> Vec<&'a Device> {
-    let Selector::OldMig { gpu, gi, ci } = entry else {
-        return by_name(entry, inventory);
-    };
-    let parts = |d: &Device| d.gpu_uuid.as_ref() == Some(gpu) && d.instance == Some((*gi, *ci));
-    let devices = inventory.devices.iter();
-    let named = devices.filter(|d| entry.names(&d.uuid) || parts(d));
-    named.collect()
+/// The devices that an entry names, or why it is not certain which GPU is meant.
+fn matching<'a>(
+    entry: &Selector,
+    inventory: &'a Inventory,
+    is_counted: &dyn Fn() -> bool,
+) -> Result<Vec<&'a Device>, String> {
+    match entry {
+        Selector::Index(index) => by_index(*index, inventory, is_counted),
+        Selector::OldMig { gpu, gi, ci } => {
+            let parts =
+                |d: &Device| d.gpu_uuid.as_ref() == Some(gpu) && d.instance == Some((*gi, *ci));
+            let devices = inventory.devices.iter();
+            let named = devices.filter(|d| entry.names(&d.uuid) || parts(d));
+            Ok(named.collect())
+        }
+        Selector::Full(_) | Selector::Prefix(_) => Ok(by_name(entry, inventory)),
+    }
 }
 
 fn of_gpu<'a>(gpu: &Gpu, inventory: &'a Inventory) -> Vec<&'a Device> {
