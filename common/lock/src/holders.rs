@@ -150,13 +150,9 @@ impl Holdings {
     pub fn foremost(self, kind: Option<&str>) -> Option<Holder> {
         let lineage = ancestry::lineage();
         let is_above = |holder: &Holder| lineage.iter().any(|(pid, _)| holder.pid == Some(*pid));
-        let order = |holder: &Holder| {
-            (
-                kind.is_some_and(|kind| holder.kind != kind),
-                is_above(holder),
-            )
-        };
-        self.holders.into_iter().min_by_key(order)
+        let is_other = |holder: &Holder| kind.is_some_and(|kind| holder.kind != kind);
+        let holders = self.holders.into_iter();
+        holders.min_by_key(|holder| (is_other(holder), is_above(holder)))
     }
 }
 
@@ -166,26 +162,24 @@ impl Holdings {
 ///
 /// The lock file cannot be read.
 pub fn holdings(lock_file: &LockFile, probe: &OfdLock, span: Span) -> Result<Holdings, Failure> {
-    let mut held = Holdings::default();
     let leases = probe.conflicts(span.lease(), MOST)?.found;
     let reservations = probe.conflicts(span.reservation(), MOST)?.found;
     // What is held inside is held on the outer range, too (`Claim::hold_on`).
     let leased = confirmed(&leases, span.lease());
     let reserved = confirmed(&reservations, span.reservation());
-    (held.leased, held.reserved, held.used) = (
-        leased.count(),
-        reserved.count(),
-        leased.union(&reserved).count(),
-    );
-    // Locks of different descriptions are told apart, so a run over everything is one
-    // program's.
-    held.whole = leases
-        .iter()
-        .any(|c| c.held == Held::Confirmed && c.range.len() == UNITS);
-    held.tentative = leases
-        .iter()
-        .chain(&reservations)
-        .any(|c| c.held == Held::Tentative);
+    let mut both = leases.iter().chain(&reservations);
+    let mut held = Holdings {
+        leased: leased.count(),
+        reserved: reserved.count(),
+        used: leased.union(&reserved).count(),
+        // Locks of different descriptions are told apart, so a run over everything is one
+        // program's.
+        whole: leases
+            .iter()
+            .any(|c| c.held == Held::Confirmed && c.range.len() == UNITS),
+        tentative: both.any(|c| c.held == Held::Tentative),
+        ..Holdings::default()
+    };
     let sides = [
         (Side::Lease, held.leased),
         (Side::Reservation, held.reserved),
@@ -323,15 +317,13 @@ fn holder(lock_file: &LockFile, span: Span, side: Side, uid: u32, stat: &Stat) -
     let job = caller
         .as_ref()
         .map_or_else(|| Job::of(stat.pid), |holder| holder.args.job.clone());
-    let (job, task) = job.map_or((None, None), |job| (Some(job.id), job.task));
-    let since = since(stat);
     let mut found = Holder {
         pid: Some(stat.pid),
         locker: Some(stat.pid),
         share: (own > 0).then(|| own as f64 / UNITS as f64),
-        since,
-        job,
-        task,
+        since: since(stat),
+        task: job.as_ref().and_then(|job| job.task),
+        job: job.map(|job| job.id),
         ..Holder::by_uid(side.word(), Some(uid))
     };
     match caller {
