@@ -4,7 +4,7 @@
 
 use getgpu_lock::Role;
 use getgpu_model::{Failure, Kind, diag::print, exit};
-use getgpu_settings::SlurmTasks;
+use getgpu_settings::{Environment, SlurmTasks};
 
 use super::task::{self, Division};
 use super::tell::{self, Who};
@@ -156,7 +156,8 @@ impl SlurmTask<'_> {
         if let Some(Division::Part(many)) = division {
             own.push(format!("--share=1/{many}"));
         }
-        let Err(failure) = self.reserve(options, &own) else {
+        let environment = &self.context.environment;
+        let Err(failure) = self.reserve(environment, options, &own, Format::Task) else {
             return Ok(());
         };
         let no_gpu_here = exit::getgpu(failure.kind) == exit::getgpu(Kind::NoDriver);
@@ -172,18 +173,20 @@ impl SlurmTask<'_> {
         Err(Denied::new(who, of_job(failure, options)))
     }
 
-    fn reserve(&self, options: &[String], own: &[String]) -> Result<(), Failure> {
+    /// Reserves devices for the task, by the job's options and the hook's `own`.
+    pub fn reserve(
+        &self,
+        environment: &Environment,
+        options: &[String],
+        own: &[String],
+        format: Format,
+    ) -> Result<(), Failure> {
         if let Some(wrong) = &self.context.wrong {
             return Err(wrong.clone());
         }
         let mut options = part::choosing(options, own)?;
         options.role = Role::Task;
-        part::reserve(
-            self.context,
-            &self.context.environment,
-            options,
-            Format::Task,
-        )
+        part::reserve(self.context, environment, options, format)
     }
 
     pub fn strict(&self) -> bool {
