@@ -159,9 +159,7 @@ impl<'n> Session<'n> {
         }
         match self.handle(gpu, slot) {
             Ok(handle) => Ok(Some(handle)),
-            Err(fault)
-                if slot.is_some() && (fault.empty_slot() || fault.code == fault::NO_PERMISSION) =>
-            {
+            Err(fault) if slot.is_some() && fault.empty_slot() => {
                 self.empty.insert((gpu, slot));
                 Ok(None)
             }
