@@ -22,7 +22,7 @@ pub fn holders(lock_file: &LockFile, probe: &OfdLock, span: Span) -> Result<Vec<
         let locks = fdinfo::write_locks(&pid.to_string());
         [span.lease(), span.reservation()]
             .iter()
-            .any(|region| !fdinfo::within(&locks, lock_file.identity.1, *region).is_empty())
+            .any(|region| !lock_file.shown(&locks, *region).is_empty())
     });
     let found = found.filter_map(Stat::read);
     let mut holders: Vec<Holder> = found

@@ -1,17 +1,15 @@
-//! Making a missing lock file: under another name, with its final mode, moved into place
-//! without replacing anything. The directory is opened and checked first and everything
-//! is made through that descriptor, so that no user can put another one in its place.
+//! Making a missing lock file, with its final mode and without replacing anything. The
+//! directory is opened and checked first and everything is made through that descriptor,
+//! so that no user can put another one in its place.
 
-use std::ffi::{OsStr, OsString};
+use std::ffi::OsStr;
 use std::fs::File;
-use std::io;
 use std::os::fd::{AsFd, BorrowedFd};
 use std::path::Path;
 
 use nix::errno::Errno;
 use nix::fcntl::{AT_FDCWD, OFlag, RenameFlags, open, renameat2};
 use nix::sys::stat::{Mode, SFlag, mkdirat, mknodat, umask};
-use nix::unistd::{UnlinkatFlags, unlinkat};
 
 use getgpu_linux::{LockOrigin, procfs::namespaces, trust};
 use getgpu_model::{Failure, reason};
@@ -53,9 +51,7 @@ pub(crate) fn private(directory: &Path, path: &Path) -> Result<(), Failure> {
     let Ok(opened) = opened(directory) else {
         return Ok(());
     };
-    let missing =
-        std::fs::symlink_metadata(path).is_err_and(|error| error.kind() == io::ErrorKind::NotFound);
-    if !missing || !trusted(LockOrigin::Private, directory, &opened) {
+    if !trusted(LockOrigin::Private, directory, &opened) {
         return Ok(());
     }
     match fifo(opened.as_fd(), path.file_name().unwrap_or_default(), 0o1600) {
@@ -78,7 +74,8 @@ fn trusted(origin: LockOrigin, path: &Path, opened: &File) -> bool {
 
 /// Directory and lock together, so that no process finds the one without the other.
 fn whole(directory: &Path, name: &OsStr) -> nix::Result<()> {
-    let temporary = directory.with_file_name(beside(directory.file_name().unwrap_or_default()));
+    let last = directory.file_name().unwrap_or_default().to_string_lossy();
+    let temporary = directory.with_file_name(format!(".{last}.{}", std::process::id()));
     with_mode(|| mkdirat(AT_FDCWD, &temporary, Mode::from_bits_truncate(0o755)))?;
     let made = opened(&temporary).and_then(|opened| {
         if !trusted(LockOrigin::Host, &temporary, &opened) {
@@ -102,22 +99,10 @@ fn whole(directory: &Path, name: &OsStr) -> nix::Result<()> {
     made
 }
 
+/// One call, which replaces nothing and follows no link (mknod(2), EEXIST).
 fn fifo(directory: BorrowedFd<'_>, name: &OsStr, mode: u32) -> nix::Result<()> {
-    let temporary = beside(name);
-    with_mode(|| {
-        mknodat(
-            directory,
-            temporary.as_os_str(),
-            SFlag::S_IFIFO,
-            Mode::from_bits_truncate(mode),
-            0,
-        )
-    })?;
-    let made = into_place(directory, &temporary, name);
-    if made.is_err() {
-        let _ = unlinkat(directory, temporary.as_os_str(), UnlinkatFlags::NoRemoveDir);
-    }
-    made
+    let mode = Mode::from_bits_truncate(mode);
+    with_mode(|| mknodat(directory, name, SFlag::S_IFIFO, mode, 0))
 }
 
 /// What `make` makes gets its final mode at once: a chmod(2) by name would follow a link
@@ -127,34 +112,6 @@ fn with_mode<T>(make: impl FnOnce() -> T) -> T {
     let made = make();
     umask(mask);
     made
-}
-
-fn into_place(directory: BorrowedFd<'_>, temporary: &OsStr, name: &OsStr) -> nix::Result<()> {
-    match renameat2(
-        directory,
-        temporary,
-        directory,
-        name,
-        RenameFlags::RENAME_NOREPLACE,
-    ) {
-        Err(Errno::EINVAL | Errno::ENOSYS) => {
-            // File systems without RENAME_NOREPLACE: a second name does not replace
-            // anything either.
-            nix::unistd::linkat(
-                directory,
-                temporary,
-                directory,
-                name,
-                nix::fcntl::AtFlags::empty(),
-            )?;
-            unlinkat(directory, temporary, UnlinkatFlags::NoRemoveDir)
-        }
-        other => other,
-    }
-}
-
-fn beside(name: &OsStr) -> OsString {
-    format!(".{}.{}", name.to_string_lossy(), std::process::id()).into()
 }
 
 fn cannot(path: &Path, errno: Errno) -> Failure {

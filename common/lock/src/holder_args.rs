@@ -45,13 +45,13 @@ pub enum Role {
 }
 
 impl Role {
-    /// The holder's word for it.
-    fn word(self) -> Option<&'static str> {
+    /// The key of the holder's word for it, which a plain reservation has not.
+    fn key(self) -> &'static str {
         match self {
-            Self::Reservation => None,
-            Self::Lease => Some("lease=1"),
-            Self::JobPart => Some("part=1"),
-            Self::Task => Some("of-task=1"),
+            Self::Reservation => "",
+            Self::Lease => "lease",
+            Self::JobPart => "part",
+            Self::Task => "of-task",
         }
     }
 }
@@ -59,13 +59,10 @@ impl Role {
 /// Until when it holds.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Until {
-    /// While programs name the device, with a limit for the first to appear and a time that it
-    /// outlasts the last.
+    /// While programs name the device, with a limit for the first to appear.
     Programs {
         /// For the first program to appear.
         wait: Duration,
-        /// Behind the last one, while the caller lives.
-        linger: Duration,
     },
     /// Until this process exits, so long at most.
     Over(Process, Option<Duration>),
@@ -105,8 +102,9 @@ pub struct HolderArgs {
     /// The name that listings show, if that is another one. `--tag` and `--release` do not find the
     /// reservation by it.
     pub label: Option<String>,
-    /// How long it outlasts the last of the programs that the process of a hold has left behind.
-    pub linger_after_hold: Duration,
+    /// How long it outlasts the last of its programs, or of those that the process of a hold has left
+    /// behind.
+    pub linger: Duration,
     /// Variables, besides CUDA_VISIBLE_DEVICES, that had the UUID of a device before it was
     /// printed: what has them was not told it by this reservation.
     pub told_before: Vec<String>,
@@ -128,53 +126,47 @@ pub struct Tag {
 impl HolderArgs {
     /// The words behind `getgpu --holder`. A NUL cannot occur: process names end at one.
     pub fn words(&self) -> Vec<CString> {
-        let mut words = vec![
-            Uuid::join(&self.devices),
-            format!("caller={}({})", self.caller.pid, self.caller.name),
-            format!("start={}", self.caller.start),
+        let shown = |process: &Process| format!("{}({})", process.pid, process.name);
+        let seconds = |time: Duration| time.as_secs_f64().to_string();
+        let list = |names: &[String]| (!names.is_empty()).then(|| names.join(","));
+        let (wait, hold, longest) = match &self.until {
+            Until::Programs { wait } => (Some(*wait), None, None),
+            Until::Over(process, longest) => (None, Some(shown(process)), *longest),
+            Until::Released => (None, Some("0()".to_owned()), None),
+        };
+        let hold_start = self.held_for().map(|process| process.start);
+        let (job, tag) = (self.job.as_ref(), self.tag.as_ref());
+        let (task, grant) = (job.and_then(|job| job.task), Uuid::join(&self.grant));
+        let lingers = self.until != Until::Released;
+        let has_role = self.role != Role::Reservation;
+        let pairs = [
+            ("caller", Some(shown(&self.caller))),
+            ("start", Some(self.caller.start.to_string())),
+            ("for", wait.map(seconds)),
+            ("hold", hold),
+            ("hold-start", hold_start.map(|start| start.to_string())),
+            ("longest", longest.map(seconds)),
+            ("linger", lingers.then(|| seconds(self.linger))),
+            ("since", Some(self.since.to_string())),
+            (self.role.key(), has_role.then(|| "1".to_owned())),
+            ("record", self.record.clone()),
+            ("job", job.map(|job| job.id.clone())),
+            ("task", task.map(|task| task.to_string())),
+            ("grant", Some(grant).filter(|grant| !grant.is_empty())),
+            ("value", Some(self.value.clone())),
+            ("granted", self.granted.then(|| "1".to_owned())),
+            ("tag", tag.map(|tag| tag.name.clone())),
+            ("asked", tag.map(|tag| tag.asked.clone())),
+            ("label", self.label.clone()),
+            ("told", list(&self.told_before)),
+            ("background", list(&self.background)),
+            (KEEPER, Some(keeper_text(self.keeper.as_ref()))),
         ];
-        match &self.until {
-            Until::Programs { wait, linger } => {
-                words.push(format!("for={}", wait.as_secs_f64()));
-                words.push(format!("linger={}", linger.as_secs_f64()));
-            }
-            Until::Over(process, longest) => {
-                words.push(format!("hold={}({})", process.pid, process.name));
-                words.push(format!("hold-start={}", process.start));
-                words.extend(longest.map(|longest| format!("longest={}", longest.as_secs_f64())));
-                words.push(format!("linger={}", self.linger_after_hold.as_secs_f64()));
-            }
-            Until::Released => words.push("hold=0()".into()),
-        }
-        words.push(format!("since={}", self.since));
-        words.extend(self.role.word().map(str::to_owned));
-        words.extend(self.record.as_ref().map(|text| format!("record={text}")));
-        if let Some(job) = &self.job {
-            words.push(format!("job={}", job.id));
-            words.extend(job.task.map(|task| format!("task={task}")));
-        }
-        if !self.grant.is_empty() {
-            words.push(format!("grant={}", Uuid::join(&self.grant)));
-        }
-        words.push(format!("value={}", self.value));
-        if self.granted {
-            words.push("granted=1".into());
-        }
-        if let Some(tag) = &self.tag {
-            words.extend([format!("tag={}", tag.name), format!("asked={}", tag.asked)]);
-        }
-        words.extend(self.label.as_ref().map(|label| format!("label={label}")));
-        for (key, names) in [
-            ("told", &self.told_before),
-            ("background", &self.background),
-        ] {
-            if !names.is_empty() {
-                words.push(format!("{key}={}", names.join(",")));
-            }
-        }
-        words.push(format!("{KEEPER}={}", keeper_text(self.keeper.as_ref())));
-        words
+        let words = pairs
             .into_iter()
+            .filter_map(|(key, value)| Some(format!("{key}={}", value?)));
+        std::iter::once(Uuid::join(&self.devices))
+            .chain(words)
             .filter_map(|word| CString::new(word).ok())
             .collect()
     }
@@ -190,14 +182,10 @@ impl HolderArgs {
             },
             None => Until::Programs {
                 wait: words.seconds("for").unwrap_or_default(),
-                linger: words.seconds("linger").unwrap_or_default(),
             },
         };
         let roles = [Role::Lease, Role::JobPart, Role::Task];
-        let is_named = |role: &Role| {
-            let word = role.word().and_then(|word| word.split_once('='));
-            word.is_some_and(|(key, _)| words.find(key).is_some())
-        };
+        let is_named = |role: &Role| words.find(role.key()).is_some();
         let role = roles.into_iter().find(is_named).unwrap_or_default();
         Some(Self {
             role,
@@ -218,10 +206,7 @@ impl HolderArgs {
                 asked: words.find("asked").unwrap_or_default().into(),
             }),
             label: words.find("label").map(str::to_owned),
-            linger_after_hold: words
-                .find("hold")
-                .and_then(|_| words.seconds("linger"))
-                .unwrap_or_default(),
+            linger: words.seconds("linger").unwrap_or_default(),
             told_before: words.list("told"),
             background: words.list("background"),
             keeper: words
@@ -345,7 +330,6 @@ fn parse_devices(text: &str) -> Option<Vec<Uuid>> {
     text.split(',').map(Uuid::parse).collect()
 }
 
-/// `4711(bash)`
 /// `4711@123456`, without its name, which changes when the process executes another program.
 fn process_at(text: &str) -> Option<Process> {
     let (pid, start) = text.split_once('@')?;
@@ -356,6 +340,7 @@ fn process_at(text: &str) -> Option<Process> {
     })
 }
 
+/// `4711(bash)`
 fn process(text: &str, start: u64) -> Option<Process> {
     let (pid, name) = text.split_once('(').unwrap_or((text, ")"));
     Some(Process {

@@ -23,10 +23,10 @@ fn what_is_written_is_read_back() {
         grant: vec![uuid.clone(), uuid.clone()],
         granted: true,
         label: Some("night-7".into()),
-        linger_after_hold: if matches!(until, Until::Over(..)) {
-            Duration::from_secs(2)
-        } else {
+        linger: if until == Until::Released {
             Duration::ZERO
+        } else {
+            Duration::from_secs(2)
         },
         told_before: vec!["NVIDIA_VISIBLE_DEVICES".into(), "d".into()],
         background: vec!["agentd".into()],
@@ -40,7 +40,6 @@ fn what_is_written_is_read_back() {
     for until in [
         Until::Programs {
             wait: Duration::from_millis(1500),
-            linger: Duration::from_secs(5),
         },
         Until::Over(process(5, "bash"), None),
         Until::Over(process(5, "bash"), Some(Duration::from_secs(3600))),

@@ -144,21 +144,15 @@ impl Holdings {
     pub const fn claimed(&self) -> bool {
         self.tentative && self.used == 0
     }
-}
 
-impl Holdings {
     /// The holder to name: of this kind, if there is one, and rather another program than those
     /// that this process comes from.
     pub fn foremost(self, kind: Option<&str>) -> Option<Holder> {
         let lineage = ancestry::lineage();
         let is_above = |holder: &Holder| lineage.iter().any(|(pid, _)| holder.pid == Some(*pid));
-        let order = |holder: &Holder| {
-            (
-                kind.is_some_and(|kind| holder.kind != kind),
-                is_above(holder),
-            )
-        };
-        self.holders.into_iter().min_by_key(order)
+        let is_other = |holder: &Holder| kind.is_some_and(|kind| holder.kind != kind);
+        let holders = self.holders.into_iter();
+        holders.min_by_key(|holder| (is_other(holder), is_above(holder)))
     }
 }
 
@@ -168,26 +162,24 @@ impl Holdings {
 ///
 /// The lock file cannot be read.
 pub fn holdings(lock_file: &LockFile, probe: &OfdLock, span: Span) -> Result<Holdings, Failure> {
-    let mut held = Holdings::default();
     let leases = probe.conflicts(span.lease(), MOST)?.found;
     let reservations = probe.conflicts(span.reservation(), MOST)?.found;
     // What is held inside is held on the outer range, too (`Claim::hold_on`).
     let leased = confirmed(&leases, span.lease());
     let reserved = confirmed(&reservations, span.reservation());
-    (held.leased, held.reserved, held.used) = (
-        leased.count(),
-        reserved.count(),
-        leased.union(&reserved).count(),
-    );
-    // Locks of different descriptions are told apart, so a run over everything is one
-    // program's.
-    held.whole = leases
-        .iter()
-        .any(|c| c.held == Held::Confirmed && c.range.len() == UNITS);
-    held.tentative = leases
-        .iter()
-        .chain(&reservations)
-        .any(|c| c.held == Held::Tentative);
+    let mut both = leases.iter().chain(&reservations);
+    let mut held = Holdings {
+        leased: leased.count(),
+        reserved: reserved.count(),
+        used: leased.union(&reserved).count(),
+        // Locks of different descriptions are told apart, so a run over everything is one
+        // program's.
+        whole: leases
+            .iter()
+            .any(|c| c.held == Held::Confirmed && c.range.len() == UNITS),
+        tentative: both.any(|c| c.held == Held::Tentative),
+        ..Holdings::default()
+    };
     let sides = [
         (Side::Lease, held.leased),
         (Side::Reservation, held.reserved),
@@ -232,10 +224,7 @@ fn confirmed(found: &[super::Conflict], region: Range) -> Units {
 ///
 /// The lock file cannot be read.
 pub fn uids(probe: &OfdLock, span: Span, side: Side) -> Result<BTreeSet<u32>, Failure> {
-    Ok(numbers(probe, span.uids(side))?
-        .into_iter()
-        .filter_map(|n| u32::try_from(n).ok())
-        .collect())
+    numbers(probe, span.uids(side))
 }
 
 /// The process ids that hold one side of a device.
@@ -244,21 +233,20 @@ pub fn uids(probe: &OfdLock, span: Span, side: Side) -> Result<BTreeSet<u32>, Fa
 ///
 /// The lock file cannot be read.
 pub fn process_ids(probe: &OfdLock, span: Span, side: Side) -> Result<BTreeSet<i32>, Failure> {
-    Ok(numbers(probe, span.pids(side))?
-        .into_iter()
-        .filter_map(|n| i32::try_from(n).ok())
-        .collect())
+    numbers(probe, span.pids(side))
 }
 
 /// The offsets inside `region` that are read-locked, each by itself: a holder signs with
 /// one byte, and a lock on many says nothing of whose they are.
-fn numbers(probe: &OfdLock, region: Range) -> Result<BTreeSet<i64>, Failure> {
+fn numbers<T>(probe: &OfdLock, region: Range) -> Result<BTreeSet<T>, Failure>
+where
+    T: TryFrom<i64> + Ord,
+{
     let scan = probe.conflicts(region, MOST)?;
     let signatures = scan.found.iter();
     let signatures = signatures.filter(|c| c.held == Held::Confirmed && c.range.len() == 1);
-    Ok(signatures
-        .map(|c| c.range.start() - region.start())
-        .collect())
+    let numbers = signatures.map(|c| c.range.start() - region.start());
+    Ok(numbers.filter_map(|n| T::try_from(n).ok()).collect())
 }
 
 fn holders_of(
@@ -310,9 +298,6 @@ fn holders_of(
             uids.clear();
         }
     }
-    for known in &holders {
-        uids.retain(|uid| known.uid != Some(*uid));
-    }
     holders.extend(
         uids.into_iter()
             .map(|uid| Holder::by_uid(side.word(), Some(uid))),
@@ -332,15 +317,13 @@ fn holder(lock_file: &LockFile, span: Span, side: Side, uid: u32, stat: &Stat) -
     let job = caller
         .as_ref()
         .map_or_else(|| Job::of(stat.pid), |holder| holder.args.job.clone());
-    let (job, task) = job.map_or((None, None), |job| (Some(job.id), job.task));
-    let since = since(stat);
     let mut found = Holder {
         pid: Some(stat.pid),
         locker: Some(stat.pid),
         share: (own > 0).then(|| own as f64 / UNITS as f64),
-        since,
-        job,
-        task,
+        since: since(stat),
+        task: job.as_ref().and_then(|job| job.task),
+        job: job.map(|job| job.id),
         ..Holder::by_uid(side.word(), Some(uid))
     };
     match caller {

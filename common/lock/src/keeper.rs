@@ -124,7 +124,7 @@ fn liveness(lock_file: &LockFile, byte: i64) -> Option<Liveness> {
     }
     let pid = stat.pid.to_string();
     let own = Range::byte(layout::keeper().start() + byte);
-    let shows = |locks: &[OwnLock]| !fdinfo::within(locks, lock_file.identity.1, own).is_empty();
+    let shows = |locks: &[OwnLock]| !lock_file.shown(locks, own).is_empty();
     // It may change from one to the other between the two looks.
     let mut kinds = [
         fdinfo::confirmed_locks,

@@ -136,14 +136,12 @@ impl Marks {
             return Ok(());
         }
         self.beaten = Instant::now();
-        self.beat = match self.beat {
-            Held::Confirmed if self.description.try_write(own_byte())? => Held::Tentative,
-            Held::Confirmed => Held::Confirmed,
-            Held::Tentative => {
-                self.description.try_read(own_byte())?;
-                Held::Confirmed
-            }
-        };
+        if self.beat == Held::Tentative {
+            return self.make_room();
+        }
+        if self.description.try_write(own_byte())? {
+            self.beat = Held::Tentative;
+        }
         Ok(())
     }
 }
@@ -183,26 +181,22 @@ impl Courtesy {
             Liveness::Stopped => return false,
             Liveness::Unseen => {}
         }
-        let still = match self.seen {
-            Some(still)
-                if still.keeper == keeper
-                    && now.saturating_duration_since(still.last) <= MISSED =>
-            {
-                Still {
-                    last: now,
-                    looks: still.looks.saturating_add(1),
-                    ..still
-                }
-            }
-            _ => Still {
-                keeper,
-                since: now,
-                last: now,
-                looks: 1,
-            },
+        let is_same = |still: &Still| {
+            still.keeper == keeper && now.saturating_duration_since(still.last) <= MISSED
         };
-        self.seen = Some(still);
-        still.looks < LOOKS || now.saturating_duration_since(still.since) < STILL
+        let still = self.seen.filter(is_same).unwrap_or(Still {
+            keeper,
+            since: now,
+            last: now,
+            looks: 0,
+        });
+        let looks = still.looks.saturating_add(1);
+        self.seen = Some(Still {
+            last: now,
+            looks,
+            ..still
+        });
+        looks < LOOKS || now.saturating_duration_since(still.since) < STILL
     }
 
     /// The same for a waiter that looks too seldom to see the signs of life: it looks until it

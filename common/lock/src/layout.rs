@@ -8,6 +8,7 @@
 //! 2^63-1 is reported with length 0 (fcntl(2)). Hashes that would fall on either are
 //! moved by one. Two devices that share a span exclude each other, which is safe.
 
+use super::{Level, Side};
 use getgpu_linux::Range;
 use getgpu_model::{UNITS, Uuid};
 
@@ -94,24 +95,30 @@ impl Span {
         self.range(0x0070_0000, UNITS)
     }
 
-    /// One byte per process id (up to 2^22, PID_MAX_LIMIT) of those who lease.
-    pub(crate) const fn lease_pids(self) -> Range {
-        self.range(0x0100_0000, 1 << 22)
+    /// One byte per process id (up to 2^22, PID_MAX_LIMIT) of those who have a side.
+    pub(crate) const fn pids(self, side: Side) -> Range {
+        match side {
+            Side::Lease => self.range(0x0100_0000, 1 << 22),
+            Side::Reservation => self.range(0x0200_0000, 1 << 22),
+        }
     }
 
-    /// One byte per process id of those who hold reservations.
-    pub(crate) const fn reservation_pids(self) -> Range {
-        self.range(0x0200_0000, 1 << 22)
+    /// One byte per uid of the initial user namespace of those who have a side.
+    pub const fn uids(self, side: Side) -> Range {
+        match side {
+            Side::Lease => self.range(0x1_0000_0000, 1 << 32),
+            Side::Reservation => self.range(0x2_1000_0000, 1 << 32),
+        }
     }
 
-    /// One byte per uid of the initial user namespace of those who lease.
-    pub(crate) const fn lease_uids(self) -> Range {
-        self.range(0x1_0000_0000, 1 << 32)
-    }
-
-    /// One byte per uid of the initial user namespace of those who hold reservations.
-    pub(crate) const fn reservation_uids(self) -> Range {
-        self.range(0x2_1000_0000, 1 << 32)
+    /// The units that are locked for a claim.
+    pub const fn of_side(self, side: Side, level: Level) -> Range {
+        match (side, level) {
+            (Side::Lease, Level::Outer) => self.lease(),
+            (Side::Reservation, Level::Outer) => self.reservation(),
+            (Side::Lease, Level::Inner { .. }) => self.inner_lease(),
+            (Side::Reservation, Level::Inner { .. }) => self.inner_reservation(),
+        }
     }
 }
 
@@ -202,8 +209,8 @@ mod tests {
     fn regions(span: Span) -> [Range; 11] {
         [
             span.lease(), span.kept(), span.reservation(), span.inner_lease(), span.inner_reservation(),
-            span.lingering(), span.inner_lingering(), span.lease_pids(), span.reservation_pids(),
-            span.lease_uids(), span.reservation_uids(),
+            span.lingering(), span.inner_lingering(), span.pids(Side::Lease), span.pids(Side::Reservation),
+            span.uids(Side::Lease), span.uids(Side::Reservation),
         ]
     }
 

@@ -11,7 +11,9 @@ use nix::fcntl::{OFlag, open};
 use nix::sys::stat::Mode;
 
 use super::{OfdLock, create};
-use getgpu_linux::{LockOrigin, descriptors::above_standard, trust};
+use getgpu_linux::{
+    LockOrigin, OwnLock, Range, descriptors::above_standard, procfs::fdinfo, trust,
+};
 use getgpu_model::{Failure, reason};
 
 use crate::causes::{LockCause, LockFileFault};
@@ -73,6 +75,11 @@ impl LockFile {
             .map_err(|e| place.not_looked_at(&e))?;
         place.identity = (meta.dev(), meta.ino());
         Ok(place)
+    }
+
+    /// What of a region a process's `locks` on this file cover.
+    pub fn shown(&self, locks: &[OwnLock], region: Range) -> Vec<Range> {
+        fdinfo::within(locks, self.identity.1, region)
     }
 
     /// A new open file description that can be write-locked.

@@ -1,8 +1,5 @@
-//! For whom and among whom a device is claimed, and which regions of its span that is. Pure:
-//! the offsets themselves are those of `layout`.
-
-use super::Span;
-use getgpu_linux::Range;
+//! For whom and among whom a device is claimed. Which regions of its span that is says
+//! `layout`.
 
 /// For whom a device is claimed.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -42,32 +39,4 @@ pub enum Level {
         /// They own it by a reservation, so one of them can have the lease of the outer level.
         reserved: bool,
     },
-}
-
-impl Span {
-    /// The units that are locked for a claim.
-    pub const fn of_side(self, side: Side, level: Level) -> Range {
-        match (side, level) {
-            (Side::Lease, Level::Outer) => self.lease(),
-            (Side::Reservation, Level::Outer) => self.reservation(),
-            (Side::Lease, Level::Inner { .. }) => self.inner_lease(),
-            (Side::Reservation, Level::Inner { .. }) => self.inner_reservation(),
-        }
-    }
-
-    /// One byte per uid of those who have a side.
-    pub const fn uids(self, side: Side) -> Range {
-        match side {
-            Side::Lease => self.lease_uids(),
-            Side::Reservation => self.reservation_uids(),
-        }
-    }
-
-    /// One byte per process id of those who have a side.
-    pub(crate) const fn pids(self, side: Side) -> Range {
-        match side {
-            Side::Lease => self.lease_pids(),
-            Side::Reservation => self.reservation_pids(),
-        }
-    }
 }

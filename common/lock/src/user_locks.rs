@@ -88,12 +88,9 @@ fn held_by_one_of(lock_file: &LockFile, byte: Range, uids: &[u32]) -> bool {
             && uids.iter().any(|uid| procfs::may_be_of(pid, *uid))
             && procfs::euid(pid).is_some_and(|uid| uids.contains(&uid))
             && procfs::comm(pid).is_some_and(|comm| procfs::is_getgpu_or_cudawrap(pid, &comm))
-            && !fdinfo::within(
-                &fdinfo::write_locks(&pid.to_string()),
-                lock_file.identity.1,
-                byte,
-            )
-            .is_empty()
+            && !lock_file
+                .shown(&fdinfo::write_locks(&pid.to_string()), byte)
+                .is_empty()
     })
 }
 

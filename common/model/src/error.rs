@@ -102,11 +102,6 @@ impl std::error::Error for Failure {}
 /// The text of an I/O error as strerror(3) has it, without Rust's "(os error N)".
 pub fn reason(error: &std::io::Error) -> String {
     let text = error.to_string();
-    match error.raw_os_error() {
-        Some(code) => text
-            .strip_suffix(&format!(" (os error {code})"))
-            .unwrap_or(&text)
-            .to_owned(),
-        None => text,
-    }
+    let code = error.raw_os_error().unwrap_or_default();
+    text.replace(&format!(" (os error {code})"), "")
 }

@@ -103,7 +103,7 @@ impl Inventory {
     pub fn keep_silent(&mut self, before: &Self) {
         let nameless: Vec<Silent> = self.nameless().cloned().collect();
         for silent in nameless.into_iter().filter(|silent| silent.slot.is_none()) {
-            let gpu = before.gpus.iter().find(|gpu| gpu.index == silent.gpu);
+            let gpu = before.gpu(silent.gpu);
             let Some(gpu) = gpu.filter(|gpu| gpu.detail.is_some()) else {
                 continue;
             };
@@ -143,8 +143,8 @@ impl Inventory {
 
     /// Whether so much is known of a GPU.
     pub fn knows(&self, gpu: u32, detail: Detail) -> bool {
-        let mut gpus = self.gpus.iter();
-        gpus.any(|known| known.index == gpu && known.detail >= Some(detail))
+        self.gpu(gpu)
+            .is_some_and(|known| known.detail >= Some(detail))
     }
 }
 

@@ -1,6 +1,7 @@
 //! What NVML says of the health of a device: whether CUDA cannot or should not start there, and
 //! what an administrator can do. Names, texts and remedies in one table. Pure.
 
+use clap::ValueEnum;
 use serde::{Deserialize, Serialize};
 
 /// How many programs may compute on a device (nvmlComputeMode_t).
@@ -28,8 +29,9 @@ impl ComputeMode {
 
 /// Something that is wrong with a GPU, or that was set on it. The names are those of the JSON
 /// and the metrics.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
+#[value(rename_all = "snake_case")]
 pub enum Ailment {
     /// Compute mode PROHIBITED.
     Prohibited,
@@ -84,28 +86,6 @@ pub(crate) enum Consequence {
 const RESET: &str = "end the programs on this GPU and reset it: nvidia-smi --gpu-reset -i GPU";
 
 impl Ailment {
-    /// All of them, in the order in which they are told.
-    pub const ALL: [Self; 18] = [
-        Self::Prohibited,
-        Self::ExclusiveProcess,
-        Self::NeedsReset,
-        Self::NeedsReboot,
-        Self::NeedsBusReset,
-        Self::NeedsDrainAndReset,
-        Self::NeedsDrainOfP2p,
-        Self::NeedsImexRecovery,
-        Self::RowRemapFailed,
-        Self::RowRemapPending,
-        Self::BankRemapPending,
-        Self::UnrepairableMemory,
-        Self::NotAcceptingWork,
-        Self::PageRetirementPending,
-        Self::FabricNotReady,
-        Self::FabricError,
-        Self::UnknownState,
-        Self::Lost,
-    ];
-
     /// What it keeps from being done with the device.
     pub(crate) const fn consequence(self) -> Consequence {
         match self {
@@ -127,30 +107,6 @@ impl Ailment {
             | Self::FabricNotReady
             | Self::UnknownState
             | Self::Lost => Consequence::Out,
-        }
-    }
-
-    /// The name in the JSON and in metrics.
-    pub const fn word(self) -> &'static str {
-        match self {
-            Self::Prohibited => "prohibited",
-            Self::ExclusiveProcess => "exclusive_process",
-            Self::NeedsReset => "needs_reset",
-            Self::NeedsReboot => "needs_reboot",
-            Self::NeedsBusReset => "needs_bus_reset",
-            Self::NeedsDrainAndReset => "needs_drain_and_reset",
-            Self::NeedsDrainOfP2p => "needs_drain_of_p2p",
-            Self::NeedsImexRecovery => "needs_imex_recovery",
-            Self::RowRemapFailed => "row_remap_failed",
-            Self::RowRemapPending => "row_remap_pending",
-            Self::BankRemapPending => "bank_remap_pending",
-            Self::UnrepairableMemory => "unrepairable_memory",
-            Self::NotAcceptingWork => "not_accepting_work",
-            Self::PageRetirementPending => "page_retirement_pending",
-            Self::FabricNotReady => "fabric_not_ready",
-            Self::FabricError => "fabric_error",
-            Self::UnknownState => "unknown_state",
-            Self::Lost => "lost",
         }
     }
 
@@ -180,6 +136,12 @@ impl Ailment {
             Self::UnknownState => "NVML reports a state of it that this version does not know",
             Self::Lost => "the GPU is lost: it has fallen off the bus",
         }
+    }
+
+    /// Several in one text; none if nothing is wrong.
+    pub fn texts(ailments: &[Self]) -> Option<String> {
+        let texts: Vec<&str> = ailments.iter().map(|ailment| ailment.text()).collect();
+        (!texts.is_empty()).then(|| texts.join("; "))
     }
 
     /// Whether the GPU is no use until it is reset or replaced, or the node rebooted.
@@ -253,12 +215,6 @@ impl Health {
     pub fn is_exclusive(&self) -> bool {
         self.ailments.contains(&Ailment::ExclusiveProcess)
     }
-
-    /// All of it in one text; none if nothing is wrong.
-    pub fn text(&self) -> Option<String> {
-        let texts: Vec<&str> = self.ailments.iter().map(|ailment| ailment.text()).collect();
-        (!texts.is_empty()).then(|| texts.join("; "))
-    }
 }
 
 /// What a value of the field NVML_FI_DEV_GET_GPU_RECOVERY_ACTION says
@@ -309,9 +265,9 @@ mod tests {
 
     #[test]
     fn every_ailment_has_the_name_that_is_sent() {
-        for ailment in Ailment::ALL {
-            let sent = serde_json::to_string(&ailment).unwrap();
-            assert_eq!(sent, format!("\"{}\"", ailment.word()));
+        for ailment in Ailment::value_variants() {
+            let sent = serde_json::to_string(ailment).unwrap();
+            assert_eq!(sent, format!("\"{}\"", crate::word_of(ailment)));
         }
     }
 
@@ -341,6 +297,6 @@ mod tests {
         assert!(exclusive.is_exclusive() && exclusive.objection().is_none());
         let both = health(&[Ailment::RowRemapPending, Ailment::RowRemapFailed]);
         assert_eq!(both.objection(), Some(Ailment::RowRemapFailed));
-        assert_eq!(Health::default().text(), None);
+        assert_eq!(Ailment::texts(&[]), None);
     }
 }

@@ -6,6 +6,8 @@ use std::fmt;
 
 use serde::{Deserialize, Serialize};
 
+use crate::quantity::digits;
+
 /// The UUID of a device or GPU in canonical spelling: prefix in capitals, hex digits in
 /// lower case.
 ///
@@ -89,14 +91,14 @@ impl Selector {
     /// since what is found is named in full.
     pub fn parse(text: &str) -> Option<Self> {
         let text = text.trim();
-        if !text.is_empty() && text.bytes().all(|b| b.is_ascii_digit()) {
-            return text.parse().ok().map(Self::Index);
+        if let Some(index) = digits(text) {
+            return Some(Self::Index(index));
         }
         let lower = text.to_ascii_lowercase();
         if let Some(rest) = lower.strip_prefix("mig-gpu-") {
             let mut parts = rest.split('/');
-            let gpu = full_hex(parts.next()?)
-                .then(|| Uuid(format!("GPU-{}", rest.split('/').next().unwrap_or(""))))?;
+            let hex = parts.next().filter(|hex| full_hex(hex))?;
+            let gpu = Uuid(format!("GPU-{hex}"));
             let (gi, ci) = (small(parts.next()?)?, small(parts.next()?)?);
             return parts
                 .next()
@@ -162,8 +164,7 @@ fn full_hex(text: &str) -> bool {
 
 /// A GI or CI id: digits only, small.
 fn small(text: &str) -> Option<u32> {
-    (!text.is_empty() && text.len() <= 3 && text.bytes().all(|b| b.is_ascii_digit()))
-        .then(|| text.parse().ok())?
+    digits(text).filter(|_| text.len() <= 3)
 }
 
 #[cfg(test)]

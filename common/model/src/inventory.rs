@@ -101,6 +101,14 @@ impl Device {
             cpus: None,
         }
     }
+
+    /// The GPU instance of a MIG device: the GPU and the instance's id there;
+    /// `Detail::Place`.
+    pub fn gpu_instance(&self) -> Option<(u32, u32)> {
+        self.instance
+            .filter(|_| self.slot.is_some())
+            .map(|(gi, _)| (self.gpu, gi))
+    }
 }
 
 /// A process that NVML shows on a device.
@@ -171,15 +179,10 @@ impl Usage {
 
     /// The same with this health. One that is in use is that first.
     #[must_use]
-    pub fn with(self, health: Health) -> Self {
-        let health = if health.ailments.is_empty() && !self.health.ailments.is_empty() {
-            Health {
-                ailments: self.health.ailments,
-                ..health
-            }
-        } else {
-            health
-        };
+    pub fn with(self, mut health: Health) -> Self {
+        if health.ailments.is_empty() {
+            health.ailments = self.health.ailments;
+        }
         let objection = health
             .objection()
             .filter(|_| self.activity != Activity::Busy);
@@ -248,9 +251,12 @@ pub struct Inventory {
 impl Inventory {
     /// What NVML calls the GPU of a device, if it tells that and was asked.
     pub fn gpu_name(&self, device: &Device) -> Option<&str> {
-        let mut gpus = self.gpus.iter();
-        let gpu = gpus.find(|gpu| gpu.index == device.gpu)?;
-        gpu.name.as_deref()
+        self.gpu(device.gpu)?.name.as_deref()
+    }
+
+    /// The GPU of this NVML index.
+    pub fn gpu(&self, index: u32) -> Option<&Gpu> {
+        self.gpus.iter().find(|gpu| gpu.index == index)
     }
 
     /// Whether a CUDA program sees only one compute instance of each GPU instance: so
@@ -287,15 +293,5 @@ impl Inventory {
         } else {
             Ok(())
         }
-    }
-}
-
-impl Device {
-    /// The GPU instance of a MIG device: the GPU and the instance's id there;
-    /// `Detail::Place`.
-    pub fn gpu_instance(&self) -> Option<(u32, u32)> {
-        self.instance
-            .filter(|_| self.slot.is_some())
-            .map(|(gi, _)| (self.gpu, gi))
     }
 }

@@ -5,7 +5,7 @@
 use crate::causes::ModelCause;
 use crate::diag::printable;
 use crate::error::Failure;
-use getgpu_linux::CommandLines;
+use getgpu_linux::{CommandLines, procfs::process_memory};
 
 /// The variable that has it.
 pub const VARIABLE: &str = "CUDAWRAP_TAG";
@@ -48,11 +48,7 @@ pub fn own() -> Result<Option<String>, Failure> {
 /// That of another process of `uid`, where its environment may be read.
 pub fn of(environments: &CommandLines, pid: i32, uid: u32) -> Option<String> {
     let block = environments.environment(pid, uid);
-    let mut entries = block.split(|byte| *byte == 0);
-    let value = entries.find_map(|entry| {
-        let rest = entry.strip_prefix(VARIABLE.as_bytes())?;
-        rest.strip_prefix(b"=")
-    })?;
+    let value = process_memory::value(&block, VARIABLE)?;
     let value = String::from_utf8_lossy(value).into_owned();
     Some(value).filter(|value| is_harmless(value))
 }

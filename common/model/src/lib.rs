@@ -43,6 +43,6 @@ pub use links::{GpuLinks, LinkMap, PairLinks};
 pub use mig_profile::MigProfile;
 pub use nearest::{Distance, Nearest};
 pub use share::Share;
-pub use similar::similar;
+pub use similar::{similar, word_of};
 pub use units::{UNITS, Units};
 pub use visible::Visible;

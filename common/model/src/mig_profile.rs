@@ -5,6 +5,8 @@
 //! The grammar is that of NVIDIA's MIG User Guide ("Supported MIG Profiles"):
 //! `[<n>c.]<n>g.<n>gb` and then any of `+me`, `+me.all`, `-me`, `+gfx`.
 
+use crate::quantity::digits;
+
 /// What the name of a profile says.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct MigProfile {
@@ -41,12 +43,12 @@ impl MigProfile {
 fn compute_slices(text: &str) -> Option<u32> {
     let (compute, instance) = text.split_once("c.").unwrap_or(("", text));
     let (slices, memory) = instance.split_once("g.")?;
-    number(memory.strip_suffix("gb")?)?;
-    let slices = number(slices)?;
+    digits::<u32>(memory.strip_suffix("gb")?)?;
+    let slices = digits(slices)?;
     if instance == text {
         Some(slices)
     } else {
-        number(compute)
+        digits(compute)
     }
 }
 
@@ -55,13 +57,6 @@ pub fn may_have_graphics(profile: Option<&str>) -> bool {
     profile
         .and_then(MigProfile::parse)
         .is_none_or(|profile| profile.graphics)
-}
-
-/// Digits only: `u32::from_str` takes a sign, too.
-fn number(text: &str) -> Option<u32> {
-    (text.bytes().all(|byte| byte.is_ascii_digit()))
-        .then(|| text.parse().ok())
-        .flatten()
 }
 
 #[cfg(test)]

@@ -1,6 +1,7 @@
 //! Times and sizes as people type them: `30`, `1.5m`, `2h`; `10G`, `512MiB`. Pure text to
 //! values; a bad one is reported with an example of a good one.
 
+use std::str::FromStr;
 use std::time::{Duration, SystemTime, UNIX_EPOCH};
 
 /// Ten years: longer than any node stays up, and far from overflowing a clock.
@@ -69,6 +70,12 @@ pub fn size_text(bytes: u64) -> String {
     }
 }
 
+/// A whole number of digits alone: `parse` takes a sign, too.
+pub fn digits<T: FromStr>(text: &str) -> Option<T> {
+    let is_plain = text.bytes().all(|byte| byte.is_ascii_digit());
+    text.parse().ok().filter(|_| is_plain)
+}
+
 /// A number with its noun: `1 program`, `2 programs`.
 pub fn counted(number: usize, noun: &str) -> String {
     let plural = if number == 1 { "" } else { "s" };
@@ -99,6 +106,12 @@ pub fn brief(duration: Duration) -> String {
         7200..=172_799 => format!("{} h {:02}", s / 3600, s % 3600 / 60),
         _ => format!("{} d", s / 86_400),
     }
+}
+
+/// The time from one moment to another one, both in Unix seconds, as a person reads it. A clock may
+/// have been set back.
+pub fn between(from: u64, to: u64) -> String {
+    brief(Duration::from_secs(to.saturating_sub(from)))
 }
 
 #[cfg(test)]

@@ -109,8 +109,7 @@ const WHOLE: usize = DIGITS + 3;
 
 fn whole(text: &str) -> Option<u64> {
     let text = text.trim();
-    (!text.is_empty() && text.len() <= WHOLE && text.bytes().all(|b| b.is_ascii_digit()))
-        .then(|| text.parse().ok())?
+    quantity::digits(text).filter(|_| text.len() <= WHOLE)
 }
 
 /// `0.25` as 25 of 100.

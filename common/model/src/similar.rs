@@ -1,7 +1,15 @@
-//! What was meant by a word that does not exist. Pure.
+//! The words of values, and what was meant by a word that does not exist. Pure.
+
+use clap::ValueEnum;
 
 /// How alike two words must be: what clap asks of mistyped options.
 const LIKE: f64 = 0.7;
+
+/// What a value is called in options, settings and JSON.
+pub fn word_of(value: &impl ValueEnum) -> String {
+    let value = value.to_possible_value();
+    value.map_or_else(String::new, |value| value.get_name().to_owned())
+}
 
 /// The candidate that is most like `word`, if one is much like it.
 pub fn similar<'a>(word: &str, candidates: impl IntoIterator<Item = &'a str>) -> Option<&'a str> {

@@ -45,11 +45,11 @@ impl Visible {
     /// The one device that it names by a full UUID of the present form; for that NVML
     /// need not be asked.
     pub fn single_uuid(&self) -> Option<&Uuid> {
-        match self {
-            Self::Entries(entries) => match entries.as_slice() {
-                [Selector::Full(uuid)] => Some(uuid),
-                _ => None,
-            },
+        let Self::Entries(entries) = self else {
+            return None;
+        };
+        match entries.as_slice() {
+            [Selector::Full(uuid)] => Some(uuid),
             _ => None,
         }
     }
@@ -61,12 +61,9 @@ impl Visible {
         };
         entries
             .iter()
-            .map(|entry| {
-                if let Selector::Full(uuid) = entry {
-                    Some(uuid.clone())
-                } else {
-                    None
-                }
+            .map(|entry| match entry {
+                Selector::Full(uuid) => Some(uuid.clone()),
+                _ => None,
             })
             .collect()
     }
@@ -108,10 +105,7 @@ pub fn hides_all(value: &str) -> bool {
 pub fn names_gpu_in_mig_mode(entries: &[Selector], inventory: &Inventory) -> bool {
     let mut gpus = entries.iter().filter(|entry| may_be_gpu(entry));
     gpus.any(|entry| {
-        let devices = match entry {
-            Selector::Index(index) => by_index(*index, inventory, &|| true).unwrap_or_default(),
-            other => matching(other, inventory),
-        };
+        let devices = matching(entry, inventory, &|| true).unwrap_or_default();
         devices.iter().any(|device| device.slot.is_some())
     })
 }
@@ -138,11 +132,7 @@ pub fn resolve(
 ) -> NamedDevices {
     let mut named = NamedDevices::default();
     for entry in entries {
-        let found = match entry {
-            Selector::Index(index) => by_index(*index, inventory, is_counted),
-            other => Ok(matching(other, inventory)),
-        };
-        let found = match found {
+        let found = match matching(entry, inventory, is_counted) {
             Ok(found) => found,
             Err(unclear) => {
                 named.unclear = Some(unclear);
@@ -193,24 +183,22 @@ fn by_index<'a>(
     }
 }
 
-fn matching<'a>(entry: &Selector, inventory: &'a Inventory) -> Vec<&'a Device> {
-    let (gpus, devices) = (&inventory.gpus, &inventory.devices);
+/// The devices that an entry names, or why it is not certain which GPU is meant.
+fn matching<'a>(
+    entry: &Selector,
+    inventory: &'a Inventory,
+    is_counted: &dyn Fn() -> bool,
+) -> Result<Vec<&'a Device>, String> {
     match entry {
-        Selector::Index(_) => Vec::new(),
-        Selector::Prefix(_) => by_prefix(entry, inventory),
-        Selector::Full(uuid) => {
-            let gpu = gpus.iter().find(|gpu| gpu.uuid.as_ref() == Some(uuid));
-            gpu.map_or_else(
-                || devices.iter().filter(|d| d.uuid == *uuid).collect(),
-                |gpu| of_gpu(gpu, inventory),
-            )
-        }
+        Selector::Index(index) => by_index(*index, inventory, is_counted),
         Selector::OldMig { gpu, gi, ci } => {
             let parts =
                 |d: &Device| d.gpu_uuid.as_ref() == Some(gpu) && d.instance == Some((*gi, *ci));
-            let named = devices.iter().filter(|d| entry.names(&d.uuid) || parts(d));
-            named.collect()
+            let devices = inventory.devices.iter();
+            let named = devices.filter(|d| entry.names(&d.uuid) || parts(d));
+            Ok(named.collect())
         }
+        Selector::Full(_) | Selector::Prefix(_) => Ok(by_name(entry, inventory)),
     }
 }
 
@@ -219,19 +207,17 @@ fn of_gpu<'a>(gpu: &Gpu, inventory: &'a Inventory) -> Vec<&'a Device> {
     of_gpu.collect()
 }
 
-/// Where two fit, CUDA takes neither.
-fn by_prefix<'a>(entry: &Selector, inventory: &'a Inventory) -> Vec<&'a Device> {
-    let mut gpus = inventory
-        .gpus
-        .iter()
-        .filter(|gpu| gpu.uuid.as_ref().is_some_and(|uuid| entry.names(uuid)));
-    let mut devices = inventory
-        .devices
-        .iter()
-        .filter(|d| d.uuid.is_mig() && entry.names(&d.uuid));
-    match (gpus.next(), gpus.next(), devices.next(), devices.next()) {
-        (Some(gpu), None, None, _) => of_gpu(gpu, inventory),
-        (None, _, Some(device), None) => vec![device],
+/// By a UUID or its beginning, of a GPU or of a MIG device. Where two fit, CUDA takes neither.
+fn by_name<'a>(entry: &Selector, inventory: &'a Inventory) -> Vec<&'a Device> {
+    let is_named = |gpu: &&Gpu| gpu.uuid.as_ref().is_some_and(|uuid| entry.names(uuid));
+    let gpus: Vec<&Gpu> = inventory.gpus.iter().filter(is_named).collect();
+    let devices = inventory.devices.iter();
+    let devices: Vec<&Device> = devices.filter(|d| entry.names(&d.uuid)).collect();
+    match (gpus.as_slice(), devices.len()) {
+        ([gpu], _) => of_gpu(gpu, inventory),
+        // Of a whole UUID that is listed twice the first place stands.
+        ([gpu, ..], _) if matches!(entry, Selector::Full(_)) => of_gpu(gpu, inventory),
+        ([], 1) => devices,
         _ => Vec::new(),
     }
 }

@@ -29,14 +29,7 @@ pub(super) fn exist() -> bool {
 
 /// Whether there are GPU nodes and none of them may be opened.
 pub(super) fn all_closed() -> bool {
-    let mut any = false;
-    for node in gpu_nodes() {
-        if open_allowed(&node) {
-            return false;
-        }
-        any = true;
-    }
-    any
+    exist() && !gpu_nodes().any(|node| open_allowed(&node))
 }
 
 /// Whether /dev/nvidiaN may be opened.
@@ -56,7 +49,7 @@ pub(super) fn instance_usable(minor: u32, gi: u32, ci: u32) -> bool {
         let node = PathBuf::from(format!("/dev/nvidia-caps/nvidia-cap{number}"));
         // Nodes are made on demand by nvidia-modprobe: one that is not there yet is not
         // denied.
-        !node.exists() || readable(&node)
+        !node.exists() || allowed(&node, AccessFlags::R_OK)
     })
 }
 
@@ -110,10 +103,6 @@ fn is_gpu_node(name: &OsStr) -> bool {
 
 fn open_allowed(node: &Path) -> bool {
     allowed(node, AccessFlags::R_OK | AccessFlags::W_OK)
-}
-
-fn readable(node: &Path) -> bool {
-    allowed(node, AccessFlags::R_OK)
 }
 
 fn allowed(node: &Path, access: AccessFlags) -> bool {

@@ -78,7 +78,7 @@ impl Fault {
 
     /// A slot without a device, or one that is hidden from us: nothing to report.
     pub const fn empty_slot(&self) -> bool {
-        matches!(self.code, 2 | 3 | 6)
+        matches!(self.code, 2 | NOT_SUPPORTED | NO_PERMISSION | NOT_FOUND)
     }
 
     /// How often asking again can help: TIMEOUT twice, IN_USE, MEMORY, NOT_READY and

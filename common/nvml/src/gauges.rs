@@ -52,8 +52,7 @@ fn begun<'n>(session: &mut Session<'n>, device: &NvmlQuestion) -> Option<BegunLo
     let Some(slot) = slot else {
         return Some(BegunLook::Told(gauge(session, gpu, Gauge::Utilization)));
     };
-    let device = session.handle(gpu, Some(slot)).ok()?;
-    let (instance, _) = session.instance(gpu, slot, &device)?;
+    let (instance, _) = session.instance(gpu, slot)?;
     let handle = session.handle(gpu, None).ok()?;
     let before = handle.gpm_mig_sample(instance).ok()?;
     Some(BegunLook::Sampled(handle, instance, before))

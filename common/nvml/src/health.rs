@@ -56,9 +56,9 @@ pub(super) fn health(session: &mut Session<'_>, place: ListedPlace, detail: Deta
 fn faulty_memory(session: &Session<'_>, gpu: &Handle<'_>, detail: Detail) -> Vec<Ailment> {
     let mut ailments = Vec::new();
     match raw::remapped_rows(session.nvml, gpu) {
-        Ok(rows) => {
-            ailments.extend(rows.failed.then_some(Ailment::RowRemapFailed));
-            ailments.extend(rows.pending.then_some(Ailment::RowRemapPending));
+        Ok((pending, failed)) => {
+            ailments.extend(failed.then_some(Ailment::RowRemapFailed));
+            ailments.extend(pending.then_some(Ailment::RowRemapPending));
         }
         // GPUs before Ampere retire pages. That is told only, so a choice does not ask.
         Err(fault) if fault.absent() && detail >= Detail::Full => {

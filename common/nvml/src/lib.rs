@@ -15,7 +15,6 @@ mod judge;
 mod library;
 mod links;
 mod memory;
-mod memory_limits;
 mod processes;
 mod raw;
 pub mod serve;

@@ -18,19 +18,16 @@ pub(super) fn links(
 ) -> Result<GpuLinks, Fault> {
     let nvml = session.nvml;
     let own = session.handle(gpu, None)?;
-    let (mut places, mut levels) = (Vec::new(), Vec::new());
+    let mut pairs = Vec::new();
     for other in others {
         let handle = session.handle(*other, None).ok();
         let handle = handle.filter(|_| *other != gpu);
-        places.push(
-            handle
-                .as_ref()
-                .and_then(|handle| raw::pci_place(nvml, handle).ok()),
-        );
-        levels.push(handle.and_then(|handle| raw::topology_level(nvml, &own, &handle).ok()));
+        let place = handle.clone();
+        let place = place.and_then(|other| raw::pci_place(nvml, &other).ok());
+        let level = handle.and_then(|other| raw::topology_level(nvml, &own, &other).ok());
+        pairs.push((place, PairLinks { direct: 0, level }));
     }
     let mut switched = 0;
-    let mut direct = vec![0; others.len()];
     for link in 0..MOST_LINKS {
         match raw::is_link_active(nvml, &own, link) {
             Ok(true) => {}
@@ -41,16 +38,12 @@ pub(super) fn links(
         let Ok(remote) = raw::link_remote_place(nvml, &own, link) else {
             continue;
         };
-        match places.iter().position(|place| *place == Some(remote)) {
-            Some(at) => direct[at] += 1,
+        match pairs.iter_mut().find(|(place, _)| *place == Some(remote)) {
+            Some((_, pair)) => pair.direct += 1,
             // A GPU that is not asked for, or the processor, connects none of them.
             None => switched += u32::from(raw::leads_to_switch(nvml, &own, link)),
         }
     }
-    let pairs = direct.into_iter().zip(levels);
-    let others = pairs.map(|(direct, level)| PairLinks { direct, level });
-    Ok(GpuLinks {
-        switched,
-        others: others.collect(),
-    })
+    let others = pairs.into_iter().map(|(_, pair)| pair).collect();
+    Ok(GpuLinks { switched, others })
 }

@@ -54,10 +54,7 @@ pub(super) fn decode(buffer: &[u64], count: usize, layout: Layout) -> Vec<Proces
     let entries = buffer.chunks_exact(layout.words()).take(count);
     entries
         .map(|words| ProcessEntry {
-            pid: words[0]
-                .to_ne_bytes()
-                .first_chunk()
-                .map_or(0, |b| u32::from_ne_bytes(*b)),
+            pid: halves(words[0]).0,
             memory: (words[1] != NOT_AVAILABLE && words[1] != FILL).then_some(words[1]),
             instance: words
                 .get(2)
@@ -69,7 +66,7 @@ pub(super) fn decode(buffer: &[u64], count: usize, layout: Layout) -> Vec<Proces
 }
 
 /// The two 32-bit numbers of a word, in memory order.
-fn halves(word: u64) -> (u32, u32) {
+pub(super) fn halves(word: u64) -> (u32, u32) {
     let [a, b, c, d, e, f, g, h] = word.to_ne_bytes();
     (
         u32::from_ne_bytes([a, b, c, d]),

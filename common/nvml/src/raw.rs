@@ -245,27 +245,16 @@ unsafe fn call_newer(
     check(name, code)
 }
 
-/// What became of a GPU's faulty memory rows.
-#[derive(Clone, Copy, Debug)]
-pub(super) struct RemappedRows {
-    /// Some are remapped at the next reset.
-    pub(super) pending: bool,
-    /// One could not be remapped.
-    pub(super) failed: bool,
-}
-
-/// nvmlDeviceGetRemappedRows of a GPU: Ampere or newer, and not in MIG mode.
-pub(super) fn remapped_rows(nvml: &Nvml, gpu: &Device<'_>) -> Result<RemappedRows, Fault> {
+/// nvmlDeviceGetRemappedRows of a GPU, Ampere or newer, and not in MIG mode: whether some of its faulty
+/// memory rows are remapped at the next reset, and whether one could not be.
+pub(super) fn remapped_rows(nvml: &Nvml, gpu: &Device<'_>) -> Result<(bool, bool), Fault> {
     let call = symbol!(nvml, nvmlDeviceGetRemappedRows)?;
     let mut numbers: [c_uint; 4] = [0; 4];
     let [corrected, uncorrected, pending, failed] = &mut numbers;
     // SAFETY: a handle and four places for an unsigned int each.
     let code = unsafe { call(gpu.handle(), corrected, uncorrected, pending, failed) };
     check("DeviceGetRemappedRows", code)?;
-    Ok(RemappedRows {
-        pending: *pending != 0,
-        failed: *failed != 0,
-    })
+    Ok((*pending != 0, *failed != 0))
 }
 
 /// Which list of processes is asked for.

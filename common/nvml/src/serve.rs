@@ -4,6 +4,7 @@
 
 use std::fs::File;
 use std::io::{BufRead, BufReader, Write};
+use std::rc::Rc;
 
 use getgpu_ask::{NvmlRequest, Rules};
 use getgpu_model::{Detail, Failure};
@@ -13,7 +14,7 @@ use super::causes::{InitRemedy, NvmlCause};
 use super::fault::Fault;
 use super::library;
 use super::session::Session;
-use super::{affinity, gauges, health, links, memory_limits, usage};
+use super::{affinity, gauges, health, links, raw, usage};
 
 /// Serves until `Quit` or the end of the requests.
 pub fn serve(channel: &File) {
@@ -66,22 +67,17 @@ fn answer(channel: &File, session: &mut Session<'_>, rules: &Rules, request: Nvm
         NvmlRequest::Driver => tell(channel, Ok(session.driver_version())),
         NvmlRequest::List { gpu, detail } => tell(channel, Ok(session.list(gpu, detail))),
         NvmlRequest::Usages { devices, detail } => {
-            let usages = devices.iter();
-            let usages = usages.map(|asked| usage::usage(session, rules, asked, detail));
-            tell(
-                channel,
-                Ok(usages
-                    .map(|told| told.map_err(Failure::from))
-                    .collect::<Vec<_>>()),
-            )
+            let usages = devices.iter().map(|asked| {
+                let told = usage::usage(session, rules, asked, detail);
+                told.map_err(Failure::from)
+            });
+            tell(channel, Ok(usages.collect::<Vec<_>>()))
         }
         NvmlRequest::Cpus { device } => tell(channel, affinity::cpus(session, &device)),
         NvmlRequest::Health { device } => {
             let place = session.place(&device);
-            tell(
-                channel,
-                place.map(|place| health::health(session, place, Detail::Full)),
-            )
+            let health = place.map(|place| health::health(session, place, Detail::Full));
+            tell(channel, health)
         }
         NvmlRequest::Persistence { gpu } => tell(channel, Ok(health::persistence(session, gpu))),
         NvmlRequest::Gauge { gpu, gauge } => tell(channel, Ok(gauges::gauge(session, gpu, gauge))),
@@ -93,12 +89,15 @@ fn answer(channel: &File, session: &mut Session<'_>, rules: &Rules, request: Nvm
             device,
             cgroup,
             bytes,
-        } => tell(
-            channel,
-            memory_limits::limit(session, &device, &cgroup, bytes),
-        ),
+        } => {
+            let gpu = session.handle_of(&device);
+            let limit = |gpu: Rc<_>| raw::limit_memory(session.nvml, &gpu, &cgroup, bytes);
+            tell(channel, gpu.and_then(limit))
+        }
         NvmlRequest::MemoryLimit { device, cgroup } => {
-            tell(channel, memory_limits::limit_of(session, &device, &cgroup))
+            let gpu = session.handle_of(&device);
+            let limit = |gpu: Rc<_>| raw::memory_limit(session.nvml, &gpu, &cgroup);
+            tell(channel, gpu.and_then(limit))
         }
         NvmlRequest::Quit | NvmlRequest::Open { .. } => false,
     }

@@ -159,9 +159,7 @@ impl<'n> Session<'n> {
         }
         match self.handle(gpu, slot) {
             Ok(handle) => Ok(Some(handle)),
-            Err(fault)
-                if slot.is_some() && (fault.empty_slot() || fault.code == fault::NO_PERMISSION) =>
-            {
+            Err(fault) if slot.is_some() && fault.empty_slot() => {
                 self.empty.insert((gpu, slot));
                 Ok(None)
             }
@@ -190,7 +188,7 @@ impl<'n> Session<'n> {
         };
         let minor = self.minor(gpu, &parent);
         let placed = slot.filter(|_| detail >= Detail::Place || minor.is_some());
-        let instance = placed.and_then(|slot| self.instance(gpu, slot, &handle));
+        let instance = placed.and_then(|slot| self.instance(gpu, slot));
         let sized = detail >= Detail::Size;
         let profile = slot
             .filter(|_| sized)
@@ -247,6 +245,12 @@ impl<'n> Session<'n> {
         }))
     }
 
+    /// The handle of a device, where that is.
+    pub(super) fn handle_of(&mut self, asked: &NvmlQuestion) -> Result<Rc<Handle<'n>>, Fault> {
+        let (gpu, slot) = self.place(asked)?;
+        self.handle(gpu, slot)
+    }
+
     fn uuid_at(&mut self, gpu: u32, slot: Option<u32>) -> Result<Option<Uuid>, Fault> {
         let handle = self.filled(gpu, slot)?;
         handle
@@ -276,14 +280,10 @@ impl<'n> Session<'n> {
     }
 
     /// GPU instance and compute instance of a MIG device, asked once in a session.
-    pub(super) fn instance(
-        &mut self,
-        gpu: u32,
-        slot: u32,
-        handle: &Handle<'n>,
-    ) -> Option<(u32, u32)> {
+    pub(super) fn instance(&mut self, gpu: u32, slot: u32) -> Option<(u32, u32)> {
+        let handle = self.handle(gpu, Some(slot)).ok()?;
         let known = self.instances.get(&(gpu, slot)).copied();
-        let instance = known.or_else(|| raw::instance(self.nvml, handle).ok())?;
+        let instance = known.or_else(|| raw::instance(self.nvml, &handle).ok())?;
         self.instances.insert((gpu, slot), instance);
         Some(instance)
     }

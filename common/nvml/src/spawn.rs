@@ -60,7 +60,7 @@ fn start() -> io::Result<Worker> {
 fn alone(channel: OwnedFd) -> OwnedFd {
     // SAFETY: the channel lies above the standard streams; whatever had number 3 is not
     // used again in this process.
-    let moved = channel.as_raw_fd() == 3 || unsafe { libc::dup2(channel.as_raw_fd(), 3) } == 3;
+    let moved = unsafe { libc::dup2(channel.as_raw_fd(), 3) } == 3;
     if !moved {
         return channel;
     }
@@ -80,11 +80,8 @@ pub fn seclude() {
     let _ = std::env::set_current_dir("/");
     if let Ok(null) = OpenOptions::new().read(true).write(true).open("/dev/null") {
         for stream in 0..3 {
-            if null.as_raw_fd() != stream {
-                // SAFETY: dup2 onto a standard stream of a process that uses none of
-                // them.
-                unsafe { libc::dup2(null.as_raw_fd(), stream) };
-            }
+            // SAFETY: dup2 onto a standard stream of a process that uses none of them.
+            unsafe { libc::dup2(null.as_raw_fd(), stream) };
         }
         if null.as_raw_fd() < 3 {
             std::mem::forget(null);

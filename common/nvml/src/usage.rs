@@ -95,14 +95,10 @@ fn use_of(
         slot,
         detail,
     };
-    let processes = processes(session, rules, asked).or_else(|fault| {
-        let is_decided = rules.memory_decides && fault.absent();
-        if is_decided {
-            Ok(Vec::new())
-        } else {
-            Err(fault)
-        }
-    });
+    let processes = match processes(session, rules, asked) {
+        Err(fault) if rules.memory_decides && fault.absent() => Ok(Vec::new()),
+        told => told,
+    };
     if let Err(fault) = &processes
         && health::of_fault(fault).is_some()
     {
@@ -157,7 +153,7 @@ fn use_of(
 fn shares_memory(session: &mut Session<'_>, asked: &Questioned<'_>) -> bool {
     let own = asked
         .slot
-        .and_then(|slot| instance(session, asked.gpu, slot));
+        .and_then(|slot| session.instance(asked.gpu, slot));
     own.is_some_and(|own| is_shared(session, asked.gpu, own))
         || session
             .handle(asked.gpu, None)
@@ -184,7 +180,7 @@ fn processes<'n>(
     // It is not certain that the handle of one of two compute instances lists only its own.
     if let Some(slot) = asked.slot
         && entries.iter().any(|entry| entry.instance.is_some())
-        && let Some(own) = session.instance(asked.gpu, slot, &asked.handle)
+        && let Some(own) = session.instance(asked.gpu, slot)
     {
         entries.retain(|entry| entry.instance.is_none_or(|instance| instance == own));
     }
@@ -247,11 +243,6 @@ fn named(entry: ProcessEntry, rules: &Rules) -> GpuProcess {
 fn is_shared(session: &mut Session<'_>, gpu: u32, own: (u32, u32)) -> bool {
     let slots = session.gpu(gpu, Detail::Uuid).map_or(0, |gpu| gpu.slots);
     (0..slots)
-        .filter_map(|slot| instance(session, gpu, slot))
+        .filter_map(|slot| session.instance(gpu, slot))
         .any(|other| other.0 == own.0 && other != own)
-}
-
-fn instance(session: &mut Session<'_>, gpu: u32, slot: u32) -> Option<(u32, u32)> {
-    let handle = session.handle(gpu, Some(slot)).ok()?;
-    session.instance(gpu, slot, &handle)
 }

@@ -5,8 +5,8 @@
 use std::time::Duration;
 
 use getgpu_choose::{Record, syslog};
-use getgpu_linux::sys;
-use getgpu_lock::{HolderProcess, LockFile, ownership_proof};
+use getgpu_linux::{procfs, sys};
+use getgpu_lock::{HOLDER_NAME, HolderProcess, LockFile, ownership_proof};
 use getgpu_model::{Job, Uuid, share};
 
 /// More letters of a name do not fit into a line.
@@ -17,12 +17,8 @@ pub struct EndedReservation {
     pid: i32,
     /// The holder's start after boot, in clock ticks.
     start: u64,
-    uid: u32,
-    devices: Vec<Uuid>,
-    part: f64,
-    caller: String,
-    tag: Option<String>,
-    job: Option<Job>,
+    /// Whose it was, and how much.
+    text: String,
 }
 
 impl EndedReservation {
@@ -32,44 +28,42 @@ impl EndedReservation {
         args.record.as_ref()?;
         let reserved = ownership_proof::reserved(lock_file, holder);
         let held = || reserved.iter().filter(|(_, units)| !units.is_empty());
+        held().next()?;
+        let devices: Vec<Uuid> = held().map(|(device, _)| device.clone()).collect();
         let caller = if holder.confirms(args.caller.pid) {
             name(&args.caller.name)
         } else {
-            getgpu_lock::HOLDER_NAME.to_owned()
+            HOLDER_NAME.to_owned()
         };
         let tag = args.tag.as_ref().map(|tag| &tag.name);
-        held().next()?;
+        let tag = args.label.as_ref().or(tag).map(|tag| name(tag));
+        let job = args.job.as_ref().map(|job| Job {
+            id: name(&job.id),
+            task: job.task,
+        });
+        let record = Record {
+            by: "getgpu",
+            pid: holder.pid,
+            what: "released",
+            devices: &devices,
+            uid: procfs::euid(holder.pid)?,
+            program: ("for", &caller),
+            share: share::smallest(held().map(|(_, units)| units)),
+            tag: tag.as_deref(),
+            job: job.as_ref(),
+            waited: Duration::ZERO,
+        };
         Some(Self {
             pid: holder.pid,
             start: holder.start,
-            uid: getgpu_linux::procfs::euid(holder.pid)?,
-            devices: held().map(|(device, _)| device.clone()).collect(),
-            part: share::smallest(held().map(|(_, units)| units)),
-            caller,
-            tag: args.label.as_ref().or(tag).map(|tag| name(tag)),
-            job: args.job.as_ref().map(|job| Job {
-                id: name(&job.id),
-                task: job.task,
-            }),
+            text: record.text(),
         })
     }
 
     /// Writes the line.
     pub fn log(&self) {
-        let record = Record {
-            by: "getgpu",
-            pid: self.pid,
-            what: "released",
-            devices: &self.devices,
-            uid: self.uid,
-            program: ("for", &self.caller),
-            share: self.part,
-            tag: self.tag.as_deref(),
-            job: self.job.as_ref(),
-            waited: Duration::ZERO,
-        };
         let held = sys::boot_time().saturating_sub(sys::after_boot(self.start));
-        syslog::released(record.by, self.pid, &record.text(), held);
+        syslog::released("getgpu", self.pid, &self.text, held);
     }
 }
 

@@ -107,7 +107,7 @@ fn tagged(lock_file: &LockFile, name: &str) -> (Vec<HolderProcess>, Vec<HolderPr
 /// root gives up all users'.
 pub fn all(lock_file: &LockFile, diag: &Diag) -> Result<(), Failure> {
     let (root, job) = (nix::unistd::geteuid().is_root(), Job::own());
-    let own = job.as_ref().map(|job| job.number().to_owned());
+    let own = job.as_ref().map(Job::number);
     let (left, given_up): (Vec<_>, Vec<_>) = mine(lock_file)
         .into_iter()
         .partition(|holder| !root && kept_by_job(holder).is_some_and(|job| Some(job) != own));
@@ -123,9 +123,8 @@ pub fn all(lock_file: &LockFile, diag: &Diag) -> Result<(), Failure> {
 }
 
 /// The batch job that keeps a reservation.
-fn kept_by_job(holder: &HolderProcess) -> Option<String> {
-    let job = holder.args.job.as_ref()?;
-    Some(job.number().to_owned())
+fn kept_by_job(holder: &HolderProcess) -> Option<&str> {
+    holder.args.job.as_ref().map(Job::number)
 }
 
 /// All are asked before any is waited for, so that one that does not end delays no other,

@@ -5,19 +5,14 @@ use getgpu_settings::{Environment, Loaded, Scoped, keys, quoted};
 
 /// The files that were looked for and the lock in use, as comments for people.
 pub fn head(environment: &Environment, lock: &str) -> String {
-    let files = [
-        Some(&environment.system_file),
-        environment.prefix_file.as_ref(),
-        environment.user_file.as_ref(),
-    ];
-    let head: String = files
-        .into_iter()
-        .flatten()
-        .map(|path| {
-            let state = if path.exists() { "read" } else { "not there" };
-            format!("# {}: {state}\n", path.display())
-        })
-        .collect();
+    let files = std::iter::once(&environment.system_file)
+        .chain(&environment.prefix_file)
+        .chain(&environment.user_file);
+    let lines = files.map(|path| {
+        let state = if path.exists() { "read" } else { "not there" };
+        format!("# {}: {state}\n", path.display())
+    });
+    let head: String = lines.collect();
     format!("{head}# lock: {lock}\n")
 }
 

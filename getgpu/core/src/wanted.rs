@@ -2,8 +2,8 @@
 //! can make room at a moment that suits it. Reads the queue and changes nothing.
 
 use getgpu_choose::{LockWarning, find_lock_file};
-use getgpu_linux::procfs::{self, ancestry, fdinfo};
-use getgpu_linux::{OwnLock, Range};
+use getgpu_linux::Range;
+use getgpu_linux::procfs::{self, ancestry};
 use getgpu_lock::{LockFile, layout, ownership_proof};
 use getgpu_model::{Diag, Failure, Kind, Uuid, Verbosity, Visible, diag::show, exit, quantity};
 use getgpu_queue::waiting_beside;
@@ -64,7 +64,9 @@ fn owner(lock_file: &LockFile, environment: &Environment) -> DeviceOwner {
     let shown: Vec<Vec<Range>> = lineage
         .iter()
         .map(|(pid, _)| match procfs::euid(*pid) {
-            Some(owner) if owner == uid => on_devices(&ownership_proof::locks_of(*pid), lock_file),
+            Some(owner) if owner == uid => {
+                lock_file.shown(&ownership_proof::locks_of(*pid), layout::all_devices())
+            }
             _ => Vec::new(),
         })
         .collect();
@@ -76,19 +78,11 @@ fn owner(lock_file: &LockFile, environment: &Environment) -> DeviceOwner {
     });
     let distances = reserved.iter().map(|holder| holder.args.distance(&lineage));
     let nearest = distances.chain(lessee(&shown)).min();
-    match nearest {
+    match nearest.map(|distance| lineage.get(distance)) {
         None => DeviceOwner::Nothing,
-        Some(distance) => lineage
-            .get(distance)
-            .map_or(DeviceOwner::Elsewhere, |process| {
-                DeviceOwner::Above(*process)
-            }),
+        Some(None) => DeviceOwner::Elsewhere,
+        Some(Some(process)) => DeviceOwner::Above(*process),
     }
-}
-
-/// What of devices these locks hold.
-fn on_devices(locks: &[OwnLock], lock_file: &LockFile) -> Vec<Range> {
-    fdinfo::within(locks, lock_file.identity.1, layout::all_devices())
 }
 
 /// The place of the process that leased, by what this process and its ancestors hold: programs

@@ -9,7 +9,7 @@ use std::path::Path;
 use clap::ValueEnum;
 use getgpu_core::list::{self, Listing};
 use getgpu_lock::Holder;
-use getgpu_model::{diag::printable, quantity::unix_seconds};
+use getgpu_model::{diag::printable, quantity::unix_seconds, word_of};
 
 use crate::slurm::mark;
 use getgpu_core::list::rows::{DeviceState, Row};
@@ -126,7 +126,7 @@ pub fn text(listing: &Listing) -> String {
         "What NVML says is wrong with the device's GPU, or set on it.",
         devices.iter().flat_map(|row| {
             let labels = labels(row);
-            let ailments = row.health.iter().map(|ailment| ailment.word());
+            let ailments = row.health.iter().map(word_of);
             ailments.map(move |word| format!("{{{labels},ailment=\"{word}\"}} 1"))
         }),
     );
@@ -149,61 +149,49 @@ pub fn text(listing: &Listing) -> String {
 fn node(listing: &Listing, text: &mut String) {
     let now = unix_seconds();
     let since = listing.queue.iter().filter_map(|one| one.since);
-    gauge(
-        text,
-        "getgpu_waiting",
-        "Programs that wait for a device.",
-        sample(listing.waiting as u64),
-    );
-    gauge(
-        text,
-        "getgpu_longest_wait_seconds",
-        "How long the program that waits longest has waited, 0 if none does.",
-        sample(longest_wait(since, now)),
-    );
-    gauge(
-        text,
-        "getgpu_problems",
-        "GPUs that do not answer, and wrong lines in lists.",
-        sample(listing.problems.len() as u64),
-    );
-    gauge(
-        text,
-        "getgpu_slurm_jobs_without_part",
-        "Jobs of Slurm that were promised a part of a device and have none.",
-        sample(jobs_without_part(&listing.lock) as u64),
-    );
-    gauge(
-        text,
-        "getgpu_lock_shared",
-        "Whether the lock is the host's.",
-        sample(u64::from(listing.lock_shared)),
-    );
-}
-
-/// A family's one line, without labels.
-fn sample(number: u64) -> [String; 1] {
-    [format!(" {number}")]
-}
-
-/// How many jobs of Slurm were promised a part and have none, by their marks beside the lock.
-fn jobs_without_part(lock: &str) -> usize {
-    let marks = Path::new(lock).parent();
-    marks.map_or(0, |marks| mark::jobs(marks).len())
+    // Their marks are beside the lock.
+    let marks = Path::new(&listing.lock).parent();
+    let without_part = marks.map_or(0, |marks| mark::jobs(marks).len());
+    let numbers = [
+        (
+            "getgpu_waiting",
+            "Programs that wait for a device.",
+            listing.waiting as u64,
+        ),
+        (
+            "getgpu_longest_wait_seconds",
+            "How long the program that waits longest has waited, 0 if none does.",
+            longest_wait(since, now),
+        ),
+        (
+            "getgpu_problems",
+            "GPUs that do not answer, and wrong lines in lists.",
+            listing.problems.len() as u64,
+        ),
+        (
+            "getgpu_slurm_jobs_without_part",
+            "Jobs of Slurm that were promised a part of a device and have none.",
+            without_part as u64,
+        ),
+        (
+            "getgpu_lock_shared",
+            "Whether the lock is the host's.",
+            u64::from(listing.lock_shared),
+        ),
+    ];
+    for (name, help, number) in numbers {
+        gauge(text, name, help, [format!(" {number}")]);
+    }
 }
 
 fn states(rows: &[&Row]) -> Vec<String> {
-    rows.iter()
-        .flat_map(|row| {
-            DeviceState::value_variants()
-                .iter()
-                .map(move |state| (row, state))
-        })
-        .map(|(row, state)| {
-            let (name, is) = (state.word(), u8::from(row.state == *state));
+    let lines = rows.iter().flat_map(|row| {
+        DeviceState::value_variants().iter().map(|state| {
+            let (name, is) = (word_of(state), u8::from(row.state == *state));
             format!("{{{},state=\"{name}\"}} {is}", labels(row))
         })
-        .collect()
+    });
+    lines.collect()
 }
 
 fn label(text: Option<&str>) -> String {

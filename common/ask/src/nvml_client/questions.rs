@@ -256,9 +256,7 @@ fn usages(told: Vec<Result<Usage, Failure>>, wanted: usize) -> Result<Vec<Usage>
     if told.len() != wanted {
         return Err(broken("it did not answer for each device"));
     }
-    Ok(told.into_iter().map(known).collect())
-}
-
-fn known(told: Result<Usage, Failure>) -> Usage {
-    told.unwrap_or_else(|failure| Usage::unknown(failure.message))
+    let unknown = |failure: Failure| Usage::unknown(failure.message);
+    let usages = told.into_iter();
+    Ok(usages.map(|told| told.unwrap_or_else(unknown)).collect())
 }

@@ -2,6 +2,7 @@
 //! Whatever comes instead is an error, or an answer whose devices have names of devices.
 
 use super::*;
+use clap::ValueEnum;
 use getgpu_model::{
     Activity, Ailment, ComputeMode, Failure, Gpu, GpuListing, GpuProcess, Health, Kind, Memory,
     Silent, Usage,
@@ -66,7 +67,7 @@ fn full() -> Answer {
         }),
         health: Health {
             compute_mode: Some(ComputeMode::Prohibited),
-            ailments: Ailment::ALL.to_vec(),
+            ailments: Ailment::value_variants().to_vec(),
         },
     };
     let silent = Silent {

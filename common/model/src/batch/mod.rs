@@ -7,6 +7,8 @@ mod job;
 
 use std::ffi::OsString;
 
+use crate::quantity::digits;
+
 pub use gpus::BatchGpus;
 pub use job::Job;
 
@@ -46,11 +48,8 @@ pub fn is_step(id: Option<&str>) -> bool {
 
 /// A whole number, as Slurm writes it.
 pub fn whole(text: &str) -> Option<usize> {
-    let plain = !text.is_empty() && text.bytes().all(|byte| byte.is_ascii_digit());
     let octal = text.len() > 1 && text.starts_with('0');
-    text.parse()
-        .ok()
-        .filter(|number| plain && !octal && *number <= 1_000_000_000_usize)
+    digits(text).filter(|number| !octal && *number <= 1_000_000_000_usize)
 }
 
 /// The tasks on a node of a list for all nodes, such as `4(x2),3`.

@@ -9,6 +9,8 @@ use std::str::FromStr;
 
 use serde::{Deserialize, Serialize};
 
+use crate::quantity::digits;
+
 /// Bits of a word.
 const BITS: usize = c_ulong::BITS as usize;
 /// A list with a higher number than this is no list of CPUs; Linux has been built for
@@ -113,10 +115,8 @@ impl fmt::Display for CpuSet {
     }
 }
 
-/// Without the sign that `parse` would take.
 fn cpu_number(text: &str) -> Option<usize> {
-    let digits = text.bytes().all(|b| b.is_ascii_digit());
-    text.parse().ok().filter(|cpu| digits && *cpu < MOST)
+    digits(text).filter(|cpu| *cpu < MOST)
 }
 
 impl FromStr for CpuSet {

@@ -7,6 +7,7 @@ use nvml_wrapper::{Device, Nvml};
 
 use super::{PCI_WORDS, check};
 use crate::fault::{FUNCTION_NOT_FOUND, Fault};
+use crate::processes::halves;
 
 /// NVML_NVLINK_DEVICE_TYPE_SWITCH of nvmlIntNvLinkDeviceType_t.
 const SWITCH: c_uint = 2;
@@ -16,11 +17,8 @@ pub(crate) type PciPlace = [u32; 3];
 
 /// Where those lie in nvmlPciInfo_t, behind a text of 16 bytes.
 fn place_in(info: &[u64; PCI_WORDS]) -> PciPlace {
-    let bytes: Vec<u8> = info.iter().flat_map(|word| word.to_ne_bytes()).collect();
-    [16, 20, 24].map(|at| {
-        let number = bytes.get(at..at + 4).and_then(|part| part.try_into().ok());
-        number.map_or(0, u32::from_ne_bytes)
-    })
+    let ((domain, bus), (device, _)) = (halves(info[2]), halves(info[3]));
+    [domain, bus, device]
 }
 
 /// nvmlDeviceGetPciInfo_v3, the numbers alone.

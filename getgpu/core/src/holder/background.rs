@@ -5,48 +5,29 @@
 use getgpu_linux::{Stat, procfs};
 use getgpu_settings::matches;
 
-/// A row of the table: which file is executed, what the process is called, and why it does not
-/// keep a device. Both have to fit, since any program can give itself a name. `*` stands for any
-/// text, at one end or at both; a file with `/` in it is compared as a path.
-struct BackgroundProgram {
-    file: &'static str,
-    name: &'static str,
-    #[allow(dead_code, reason = "the reason is for people who read the table")]
-    why: &'static str,
-}
-
-const fn row(file: &'static str, name: &'static str, why: &'static str) -> BackgroundProgram {
-    BackgroundProgram { file, name, why }
-}
-
-const KEYS: &str = "keeps keys or passwords until the session ends";
-const BUS: &str = "passes messages between programs of a desktop, and starts some of them";
-const DESKTOP: &str = "a helper of desktops, started by the first program that asks for it";
-const SOUND: &str = "a sound server, started by the first program that plays a sound";
-const TERMINALS: &str = "has terminals, whose shells count by themselves";
-const EDITOR: &str = "an editor's server, whose terminals and kernels count by themselves";
-const BUILD: &str = "watches files or remembers passwords for other programs";
-
+/// Which file is executed, and what the process is called: both have to fit, since any program can
+/// give itself a name. `*` stands for any text, at one end or at both; a file with `/` in it is
+/// compared as a path.
 #[rustfmt::skip]
-const PROGRAMS: [BackgroundProgram; 31] = [
-    row("ssh-agent", "ssh-agent", KEYS), row("gpg-agent", "gpg-agent", KEYS),
-    row("scdaemon", "scdaemon", KEYS), row("keyboxd", "keyboxd", KEYS),
-    row("dirmngr", "dirmngr", KEYS), row("gnome-keyring-d*", "gnome-keyring-d", KEYS),
-    row("kwalletd*", "kwalletd*", KEYS),
-    row("dbus-daemon", "dbus-daemon", BUS), row("dbus-broker*", "dbus-broker*", BUS),
-    row("at-spi*", "at-spi*", BUS),
-    row("dconf-service", "dconf-service", DESKTOP), row("gvfs*", "gvfs*", DESKTOP),
-    row("xdg-*", "xdg-*", DESKTOP), row("goa-*", "goa-*", DESKTOP),
-    row("tracker-*", "tracker-*", DESKTOP),
-    row("pulseaudio", "pulseaudio", SOUND), row("pipewire*", "pipewire*", SOUND),
-    row("wireplumber", "wireplumber", SOUND),
-    row("tmux*", "tmux*", TERMINALS), row("screen*", "screen*", TERMINALS),
-    row("zellij", "zellij", TERMINALS), row("mosh-server", "mosh-server", TERMINALS),
-    row("dtach", "dtach", TERMINALS), row("abduco", "abduco", TERMINALS),
-    row("emacs*", "emacs*", EDITOR), row("*/.vscode-server/*", "*", EDITOR),
-    row("*/.cursor-server/*", "*", EDITOR), row("*/code-server/*", "*", EDITOR),
-    row("watchman", "watchman", BUILD), row("git*", "git-credential-*", BUILD),
-    row("gitstatusd*", "gitstatusd*", BUILD),
+const PROGRAMS: [(&str, &str); 31] = [
+    // These keep keys or passwords until the session ends.
+    ("ssh-agent", "ssh-agent"), ("gpg-agent", "gpg-agent"), ("scdaemon", "scdaemon"),
+    ("keyboxd", "keyboxd"), ("dirmngr", "dirmngr"), ("gnome-keyring-d*", "gnome-keyring-d"),
+    ("kwalletd*", "kwalletd*"),
+    // These pass messages between programs of a desktop, and start some of them.
+    ("dbus-daemon", "dbus-daemon"), ("dbus-broker*", "dbus-broker*"), ("at-spi*", "at-spi*"),
+    // Helpers of desktops, started by the first program that asks for one.
+    ("dconf-service", "dconf-service"), ("gvfs*", "gvfs*"), ("xdg-*", "xdg-*"), ("goa-*", "goa-*"),
+    ("tracker-*", "tracker-*"),
+    // Sound servers, started by the first program that plays a sound.
+    ("pulseaudio", "pulseaudio"), ("pipewire*", "pipewire*"), ("wireplumber", "wireplumber"),
+    // These have terminals, whose shells count by themselves.
+    ("tmux*", "tmux*"), ("screen*", "screen*"), ("zellij", "zellij"), ("mosh-server", "mosh-server"),
+    ("dtach", "dtach"), ("abduco", "abduco"),
+    // Servers of editors, whose terminals and kernels count by themselves.
+    ("emacs*", "emacs*"), ("*/.vscode-server/*", "*"), ("*/.cursor-server/*", "*"), ("*/code-server/*", "*"),
+    // These watch files or remember passwords for other programs.
+    ("watchman", "watchman"), ("git*", "git-credential-*"), ("gitstatusd*", "gitstatusd*"),
 ];
 
 /// Agents that let no process of their user read which file they execute.
@@ -56,7 +37,9 @@ const HIDDEN: [&str; 2] = ["ssh-agent", "gpg-agent"];
 /// (setting `background_programs`).
 pub fn is_background(stat: &Stat, of_site: &[String]) -> bool {
     // Only of what is called so is the file looked up.
-    let mut rows = PROGRAMS.iter().filter(|row| matches(row.name, &stat.comm));
+    let mut rows = PROGRAMS
+        .iter()
+        .filter(|(_, name)| matches(name, &stat.comm));
     let first = rows.next();
     let is_named = |entry: &String| matches(&prefix(entry), &stat.comm);
     if first.is_none() && !of_site.iter().any(is_named) {
@@ -71,7 +54,7 @@ pub fn is_background(stat: &Stat, of_site: &[String]) -> bool {
         let whole = pattern.contains('/');
         matches(pattern, if whole { &path } else { name })
     };
-    first.into_iter().chain(rows).any(|row| is_file(row.file))
+    first.into_iter().chain(rows).any(|(file, _)| is_file(file))
         || of_site
             .iter()
             .any(|entry| is_named(entry) && is_file(entry))

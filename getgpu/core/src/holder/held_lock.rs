@@ -1,7 +1,8 @@
 //! The lock that a holder has: the units of each reserved device, and the mark beside
 //! them which shows that the reservation lingers.
 
-use std::os::fd::{AsFd, OwnedFd};
+use std::fs::File;
+use std::os::fd::AsFd;
 
 use getgpu_linux::procfs::{fdinfo, namespaces};
 use getgpu_lock::{HolderArgs, OfdLock, Side, Span, claim::sign, occupancy};
@@ -44,12 +45,8 @@ impl<'a> HeldLock<'a> {
     /// Another description of the same lock file, wherever that is now.
     pub fn reopen(&self) -> Option<OfdLock> {
         let path = format!("/proc/self/fd/{}", self.lock.number());
-        let file = std::fs::OpenOptions::new()
-            .read(true)
-            .write(true)
-            .open(path)
-            .ok()?;
-        Some(OfdLock::new(OwnedFd::from(file)))
+        let file = File::options().read(true).write(true).open(path).ok()?;
+        Some(OfdLock::new(file.into()))
     }
 
     /// Marks the reserved units as lingering until the result is dropped. Callers that

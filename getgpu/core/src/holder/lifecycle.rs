@@ -73,9 +73,9 @@ pub fn run(args: &HolderArgs) -> i32 {
     file::persist();
     // The processes of this moment, which only the search for a program needs: with a
     // thousand of them the look takes its time.
-    let (wait, linger) = match &args.until {
-        Until::Programs { wait, linger } => (*wait, *linger),
-        Until::Over(..) | Until::Released => (Duration::ZERO, args.linger_after_hold),
+    let wait = match &args.until {
+        Until::Programs { wait } => *wait,
+        Until::Over(..) | Until::Released => Duration::ZERO,
     };
     let is_plain = args.is_plain();
     let reservation = Reservation {
@@ -85,7 +85,7 @@ pub fn run(args: &HolderArgs) -> i32 {
         before: is_plain.then(|| Snapshot::of(args.caller.pid)).flatten(),
         began,
         wait,
-        linger,
+        linger: args.linger,
         deadline: None,
         process: OwnProcess::new(&lock),
     };

@@ -35,10 +35,7 @@ impl<'a> OwnProcess<'a> {
     /// Shows the process that keeps the reservation now. Where the kernel does not let a process
     /// write to its memory like this, the list goes on showing the caller.
     pub fn show(&mut self, keeper: Option<&Stat>) {
-        let Some(keeper) = keeper.map(Process::from) else {
-            return;
-        };
-        let Some(at) = self.keeper_at else {
+        let (Some(keeper), Some(at)) = (keeper.map(Process::from), self.keeper_at) else {
             return;
         };
         if self.shown.as_ref() != Some(&keeper) {

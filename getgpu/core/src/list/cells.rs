@@ -1,10 +1,8 @@
 //! What the cells of the table say of a device, or of a further program that has a part of
 //! it. Pure text.
 
-use std::time::Duration;
-
 use getgpu_lock::Holder;
-use getgpu_model::{Gauge, Health, Job, quantity::brief};
+use getgpu_model::{Ailment, Gauge, Job, quantity::between, word_of};
 
 use super::rows::{DeviceState, ProcessRow, Row};
 use super::style::Style;
@@ -42,11 +40,6 @@ impl<'r> Line<'r> {
             return String::new();
         }
         text(self.row).unwrap_or_else(|| "-".to_owned())
-    }
-
-    /// The host, in a listing of several.
-    pub fn host(&self) -> String {
-        self.row.host.clone().unwrap_or_default()
     }
 
     /// `MIG`, or the profile.
@@ -114,11 +107,8 @@ impl<'r> Line<'r> {
             _ => false,
         };
         let text = self.row.reason.clone().filter(|_| is_reason);
-        let health = Health {
-            ailments: self.row.health.clone(),
-            ..Health::default()
-        };
-        let text = text.or_else(|| health.text()).filter(|_| !self.is_sharer);
+        let text = text.or_else(|| Ailment::texts(&self.row.health));
+        let text = text.filter(|_| !self.is_sharer);
         text.unwrap_or_default()
     }
 
@@ -158,8 +148,7 @@ impl<'r> Line<'r> {
     pub fn until(&self) -> String {
         let until = self.holder.and_then(|holder| holder.until);
         until.map_or_else(String::new, |until| {
-            let left = Duration::from_secs(until.saturating_sub(self.now));
-            format!("in {}", brief(left))
+            format!("in {}", between(self.now, until))
         })
     }
 
@@ -174,7 +163,7 @@ impl<'r> Line<'r> {
 
     /// How long ago that was.
     pub fn ago(&self, since: u64) -> String {
-        brief(Duration::from_secs(self.now.saturating_sub(since)))
+        between(since, self.now)
     }
 }
 
@@ -256,7 +245,6 @@ const STATE_WITH_MARK: usize = 6;
 /// In at most ten columns; `(x)` marks an excluded device that is in use.
 fn state(row: &Row) -> String {
     let word = match row.state {
-        DeviceState::Leased => "leased".into(),
         DeviceState::Shared if row.excluded => "shared".into(),
         DeviceState::Shared if row.share_used >= 0.995 => "shared all".into(),
         DeviceState::Shared => format!("shared {:.0}%", row.share_used * 100.0),
@@ -264,17 +252,11 @@ fn state(row: &Row) -> String {
         DeviceState::Reserved if row.share_used < 1.0 => {
             format!("res. {:.0}%", row.share_used * 100.0)
         }
-        DeviceState::Reserved => "reserved".into(),
-        DeviceState::Busy => "busy".into(),
-        DeviceState::Unknown => "unknown".into(),
         DeviceState::Unhealthy if row.excluded => "sick".into(),
-        DeviceState::Unhealthy => "unhealthy".into(),
-        DeviceState::Claimed => "claimed".into(),
-        DeviceState::Kept => "kept".into(),
         DeviceState::Free if row.excluded => "excluded".into(),
         DeviceState::Free if !row.allowed => "not listed".into(),
         DeviceState::Free if !row.usable => "not usable".into(),
-        DeviceState::Free => String::from("free"),
+        state => word_of(&state),
     };
     match word.len() {
         _ if !row.excluded || row.state == DeviceState::Free => word,

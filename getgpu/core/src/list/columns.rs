@@ -2,7 +2,7 @@
 //! name and the value in CSV.
 
 use getgpu_lock::Holder;
-use getgpu_model::Gauge;
+use getgpu_model::{Gauge, word_of};
 
 use super::cells::Line;
 use super::rows::{ProcessRow, Row};
@@ -46,7 +46,7 @@ pub struct Csv {
 #[rustfmt::skip]
 #[allow(clippy::redundant_closure_for_method_calls, reason = "a method is of one lifetime of Line")]
 pub const COLUMNS: &[Column] = &[
-    table("HOST", |line| line.host()).when(When::OfHosts),
+    table("HOST", |line| text(line.row.host.as_ref())).when(When::OfHosts),
     table("INDEX", |line| line.of_device(|row| row.index.map(|index| index.to_string()))).csv("index", |row| text(row.index)),
     table("UUID", |line| line.of_device(|row| Some(row.uuid.clone()))).when(When::IfFits).csv("uuid", |row| row.uuid.clone()),
     table("GPU", |line| line.of_device(|row| Some(row.gpu.to_string()))).when(When::InPipe).csv("gpu", |row| row.gpu.to_string()),
@@ -57,7 +57,7 @@ pub const COLUMNS: &[Column] = &[
     table("UTIL", |line| line.gauge(Gauge::Utilization, "%")).of_gpu(Gauge::Utilization).csv("gpu_utilization", |row| text(row.gauge(Gauge::Utilization))),
     table("POWER", |line| line.gauge(Gauge::Power, " W")).of_gpu(Gauge::Power).csv("gpu_power", |row| text(row.gauge(Gauge::Power))),
     table("TEMP", |line| line.gauge(Gauge::Temperature, " C")).of_gpu(Gauge::Temperature).csv("gpu_temperature", |row| text(row.gauge(Gauge::Temperature))),
-    table("STATE", |line| line.state()).csv("state", |row| row.state.word()),
+    table("STATE", |line| line.state()).csv("state", |row| word_of(&row.state)),
     csv("share_used", |row| row.share_used.to_string()),
     table("EMPTY", |line| line.empty()).when(When::IfSaid).csv("empty", |row| text(row.empty)),
     csv("empty_since", |row| text(row.empty_since)),

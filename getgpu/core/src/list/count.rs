@@ -69,16 +69,13 @@ fn has_room_beside(node: &mut Node<'_>, request: &Owned, device: &Device) -> Res
 
 /// How many times the request fits on a device, as far as the lock tells.
 fn places(probe: &OfdLock, request: &Owned, device: &Device) -> Result<i64, Failure> {
-    let (ours, portion) = request.portion(device);
-    match portion {
-        Portion::TooLarge => Ok(0),
-        Portion::All => Ok(i64::from(
-            device_claim::units(probe, request, device)?.is_available(),
-        )),
-        Portion::Units(_) if !device_claim::units(probe, request, device)?.is_available() => Ok(0),
-        Portion::Units(wanted) => {
-            let taken = Occupancy::read(probe, request.level(), Span::of(&device.uuid))?.all();
-            Ok(ours.difference(&taken).count() / wanted.max(1))
-        }
+    if !device_claim::units(probe, request, device)?.is_available() {
+        return Ok(0);
     }
+    let (ours, portion) = request.portion(device);
+    let Portion::Units(wanted) = portion else {
+        return Ok(1);
+    };
+    let taken = Occupancy::read(probe, request.level(), Span::of(&device.uuid))?.all();
+    Ok(ours.difference(&taken).count() / wanted.max(1))
 }

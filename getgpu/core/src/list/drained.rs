@@ -51,10 +51,10 @@ impl Drained {
         };
         let asked: Vec<&Device> = inventory.devices.iter().filter(is_asked).collect();
         let mut told = node.nvml()?.usages(&asked, Detail::Full)?.into_iter();
-        let of = |device: &Device| match is_asked(&device) {
-            true => told.next().unwrap_or_else(Usage::idle),
-            false => Usage::idle(),
-        };
-        Ok(inventory.devices.iter().map(of).collect())
+        let devices = inventory.devices.iter();
+        let usages = devices.map(|device| is_asked(&device).then(|| told.next()).flatten());
+        Ok(usages
+            .map(|told| told.unwrap_or_else(Usage::idle))
+            .collect())
     }
 }

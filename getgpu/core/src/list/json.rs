@@ -57,7 +57,7 @@ pub fn text(listing: &Listing) -> String {
             .map(|name| name.to_string_lossy().into_owned())
             .unwrap_or_default(),
         time: unix_seconds(),
-        driver: listing.inventory.driver.as_deref(),
+        driver: listing.driver.as_deref(),
         lock: &listing.lock,
         lock_shared: listing.lock_shared,
         waiting: listing.waiting,

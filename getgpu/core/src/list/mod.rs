@@ -40,8 +40,8 @@ use style::Style;
 
 /// Everything that a listing shows.
 pub struct Listing {
-    /// The node.
-    pub inventory: Inventory,
+    /// The version of the driver, if NVML tells it.
+    pub driver: Option<String>,
     /// A row for each device.
     pub rows: Vec<rows::Row>,
     /// What is wrong with GPUs and lists.
@@ -118,7 +118,8 @@ fn filtered(
     lock_file: &LockFile,
     options: &GetgpuOptions,
 ) -> Result<(Listing, String), Failure> {
-    let (mut listing, summary) = gather(node, asked, lock_file, &options.columns)?;
+    let mut listing = gather(node, asked, lock_file, &options.columns)?;
+    let summary = summary::text(&listing.rows, listing.waiting);
     listing.rows.retain(|row| {
         let outside = row.outside.map(Outside::options);
         let is_other = outside.is_some_and(|typed| options.choices.first_of(typed).is_some());
@@ -127,27 +128,25 @@ fn filtered(
     Ok((listing, summary))
 }
 
-/// Everything on the node, with these numbers of its GPUs, and the summary.
+/// Everything on the node, with these numbers of its GPUs.
 pub fn gather(
     node: &mut Node<'_>,
     asked: Asked,
     lock_file: &LockFile,
     gauges: &[Gauge],
-) -> Result<(Listing, String), Failure> {
-    let listing = match node.ask(|node| {
+) -> Result<Listing, Failure> {
+    match node.ask(|node| {
         let mut listing = collect(node, asked, lock_file)?;
         measure(node, &mut listing, gauges)?;
         Ok(listing)
     }) {
         // Without a GPU there is nothing to list, which is no failure.
-        Err(none) if none.kind == Kind::NoUsableGpu => Listing {
+        Err(none) if none.kind == Kind::NoUsableGpu => Ok(Listing {
             problems: vec![none.message],
             ..Listing::of_lock(lock_file, &lock_file.open()?)?
-        },
-        other => other?,
-    };
-    let summary = summary::text(&listing.rows, listing.waiting);
-    Ok((listing, summary))
+        }),
+        other => other,
+    }
 }
 
 /// Asks for the numbers of GPUs that are to be shown, but of those that the site has excluded whole.
@@ -207,7 +206,7 @@ impl Listing {
     fn of_lock(lock_file: &LockFile, probe: &OfdLock) -> Result<Self, Failure> {
         let (in_line, queue) = (getgpu_queue::waiting(probe, None)?, queued(probe)?);
         Ok(Self {
-            inventory: Inventory::default(),
+            driver: None,
             rows: Vec::new(),
             problems: Vec::new(),
             lock: lock_file.path.display().to_string(),
@@ -229,31 +228,28 @@ fn collect(node: &mut Node<'_>, asked: Asked, lock_file: &LockFile) -> Result<Li
     let list = allowed::allowed(node.settings())?;
     let probe = lock_file.open()?;
     let sorted = granted.filter.classify(&inventory);
+    let by_index = granted.clone().by_index();
+    let order = IndexOrder::of(&by_index.filter, &inventory);
     let mut rows = Vec::new();
     let (held, is_held_elsewhere) = holdings(lock_file, &probe, &inventory)?;
     let usages = drained.usages(node, &inventory)?;
+    let mut watched = watched::read(lock_file);
     let devices = inventory.devices.iter().zip(&sorted);
     for ((device, outside), (held, usage)) in devices.zip(held.into_iter().zip(usages)) {
-        rows.push(rows::Row {
+        let mut indices = order.devices();
+        let index = indices.find(|(_, other)| other.uuid == device.uuid);
+        let mut row = rows::Row {
+            index: index.map(|(index, _)| index),
             allowed: list.as_ref().is_none_or(|list| list.names(device)),
             excluded: granted.filter.excluded.names(device),
             outside: *outside,
             ..rows::Row::new(device, &inventory, usage, held)
-        });
+        };
+        row.add(watched.remove(&device.uuid).unwrap_or_default());
+        memory_limits::add(node, device, &mut row)?;
+        rows.push(row);
     }
     tag_leases(&mut rows);
-    memory_limits::add(node, &inventory, &mut rows)?;
-    let mut watched = watched::read(lock_file);
-    for row in &mut rows {
-        let uuid = Uuid::parse(&row.uuid);
-        row.add(
-            uuid.and_then(|uuid| watched.remove(&uuid))
-                .unwrap_or_default(),
-        );
-    }
-    let by_index = granted.clone().by_index();
-    let order = IndexOrder::of(&by_index.filter, &inventory);
-    rows::number(&mut rows, &order);
     rows.extend(
         inventory
             .nameless()
@@ -266,7 +262,7 @@ fn collect(node: &mut Node<'_>, asked: Asked, lock_file: &LockFile) -> Result<Li
         problems.extend(gone::lines(lock_file, &inventory));
     }
     Ok(Listing {
-        inventory: (*inventory).clone(),
+        driver: inventory.driver.clone(),
         rows,
         problems,
         ..Listing::of_lock(lock_file, &probe)?

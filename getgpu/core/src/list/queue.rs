@@ -2,8 +2,6 @@
 //! Requests that differ stand in queues of their own, so a later one may be served first.
 //! Below it, since when each device is held and, where a limit says it, until when.
 
-use std::time::Duration;
-
 use getgpu_ask::Node;
 use getgpu_choose::Asked;
 use getgpu_lock::LockFile;
@@ -11,12 +9,12 @@ use getgpu_lock::kept::Count;
 use getgpu_model::{
     Failure,
     diag::{json, printable, show as print},
-    quantity::{brief, unix_seconds},
+    quantity::{between, unix_seconds},
 };
 use getgpu_queue::{Queued, queued};
 
 use super::rows::Row;
-use super::width::{padded, width};
+use super::width::aligned;
 
 /// Prints the programs as JSON.
 pub fn show_json(lock_file: &LockFile) -> Result<(), Failure> {
@@ -60,13 +58,11 @@ fn held(row: &Row, now: u64) -> String {
         }
     }
     let users = users.join(", ");
-    let since = first.since.map_or_else(String::new, |since| {
-        let time = Duration::from_secs(now.saturating_sub(since));
-        format!(" for {}", brief(time))
-    });
+    let since = first
+        .since
+        .map_or_else(String::new, |since| format!(" for {}", between(since, now)));
     let until = first.until.map_or_else(String::new, |until| {
-        let time = Duration::from_secs(until.saturating_sub(now));
-        format!(", ends in {}", brief(time))
+        format!(", ends in {}", between(now, until))
     });
     format!(
         "{}\n",
@@ -79,10 +75,8 @@ fn text(queue: &[Queued], now: u64) -> String {
         [
             one.pid.to_string(),
             printable(&one.user),
-            one.since.map_or_else(
-                || "-".to_owned(),
-                |since| brief(Duration::from_secs(now.saturating_sub(since))),
-            ),
+            one.since
+                .map_or_else(|| "-".to_owned(), |since| between(since, now)),
             one.kept.map_or_else(String::new, Count::text),
             one.tag.as_deref().map(printable).unwrap_or_default(),
             printable(&one.command),
@@ -98,18 +92,5 @@ fn text(queue: &[Queued], now: u64) -> String {
         "COMMAND".to_owned(),
     ];
     let lines: Vec<[String; 6]> = std::iter::once(head).chain(lines).collect();
-    let widths = [0, 1, 2, 3, 4].map(|column| {
-        let cells = lines
-            .iter()
-            .map(|cells: &[String; 6]| width(&cells[column]));
-        cells.max().unwrap_or(0)
-    });
-    lines
-        .iter()
-        .map(|cells| {
-            let columns = (0..5).filter(|at| widths[*at] > 0);
-            let columns = columns.map(|at| padded(&cells[at], widths[at]) + " ");
-            columns.collect::<String>() + &cells[5] + "\n"
-        })
-        .collect()
+    aligned(&lines)
 }

@@ -6,7 +6,7 @@ use getgpu_choose::{IndexOrder, Outside};
 use getgpu_linux::{procfs, users};
 use getgpu_lock::{Holder, Holdings, holders};
 use getgpu_model::{
-    Activity, Ailment, ComputeMode, Device, Gauge, Gpu, Inventory, Silent, UNITS, Usage,
+    Activity, Ailment, ComputeMode, Device, Gauge, Inventory, Silent, UNITS, Usage,
 };
 use serde::{Deserialize, Serialize};
 
@@ -36,14 +36,6 @@ pub enum DeviceState {
     Kept,
     /// Free, if it is in the pool.
     Free,
-}
-
-impl DeviceState {
-    /// As the JSON has it.
-    pub fn word(self) -> String {
-        let value = self.to_possible_value();
-        value.map_or_else(String::new, |value| value.get_name().to_owned())
-    }
 }
 
 /// A process that NVML shows.
@@ -115,14 +107,10 @@ pub struct Row {
 impl Row {
     /// Puts together what NVML and the lock say of a device, whatever the site says of it.
     pub fn new(device: &Device, inventory: &Inventory, usage: Usage, held: Holdings) -> Self {
-        let gpu: Option<&Gpu> = inventory.gpus.iter().find(|gpu| gpu.index == device.gpu);
         let processes: Vec<ProcessRow> = usage.processes.iter().map(process).collect();
         Self {
             uuid: device.uuid.to_string(),
-            gpu: device.gpu,
             gpu_uuid: device.gpu_uuid.as_ref().map(ToString::to_string),
-            gpu_name: gpu.and_then(|gpu| gpu.name.clone()),
-            pci_bus_id: gpu.and_then(|gpu| gpu.pci_bus_id.clone()),
             mig: device.slot.is_some(),
             gpu_instance: device.instance.map(|(gi, _)| gi),
             compute_instance: device.instance.map(|(_, ci)| ci),
@@ -130,49 +118,53 @@ impl Row {
             profile: device.profile.clone(),
             memory_total: usage.memory.map(|m| m.total),
             memory_used: usage.memory.map(|m| m.used),
-            allowed: true,
             usable: device.usable,
             state: state(&held, usage.activity),
             empty: empty(&held, usage.activity),
             share_used: held.used as f64 / UNITS as f64,
-            reason: usage.reason.or_else(|| usage.health.text()),
+            reason: usage
+                .reason
+                .or_else(|| Ailment::texts(&usage.health.ailments)),
             compute_mode: usage.health.compute_mode,
             health: usage.health.ailments,
             holders: named(held.holders, &processes),
             processes,
-            ..Self::default()
+            ..Self::on_gpu(device.gpu, inventory)
         }
     }
-}
 
-impl Row {
     /// A GPU, or a MIG device, that does not answer: a row of its own, without a UUID unless
     /// NVML told that of the GPU.
     pub fn of_silent(silent: &Silent, inventory: &Inventory, order: &IndexOrder<'_>) -> Self {
-        let mut gpus = inventory.gpus.iter();
-        let gpu = gpus.find(|gpu| gpu.index == silent.gpu);
+        let gpu = inventory.gpu(silent.gpu);
         let gpu_uuid = gpu.and_then(|gpu| gpu.uuid.as_ref());
         let uuid = gpu_uuid.filter(|_| silent.slot.is_none());
         let index = order.silent().find(|(_, other)| *other == silent);
         Self {
             index: index.map(|(index, _)| index),
             uuid: uuid.map(ToString::to_string).unwrap_or_default(),
-            gpu: silent.gpu,
             gpu_uuid: gpu_uuid.map(ToString::to_string),
-            gpu_name: gpu.and_then(|gpu| gpu.name.clone()),
-            pci_bus_id: gpu.and_then(|gpu| gpu.pci_bus_id.clone()),
             mig: silent.slot.is_some(),
             mig_index: silent.slot,
-            allowed: true,
             usable: gpu.is_none_or(|gpu| gpu.usable),
             reason: Some(silent.reason.clone()),
             outside: Some(Outside::Silent),
+            ..Self::on_gpu(silent.gpu, inventory)
+        }
+    }
+
+    /// What is the same for all that is on one GPU.
+    fn on_gpu(index: u32, inventory: &Inventory) -> Self {
+        let gpu = inventory.gpu(index);
+        Self {
+            gpu: index,
+            gpu_name: gpu.and_then(|gpu| gpu.name.clone()),
+            pci_bus_id: gpu.and_then(|gpu| gpu.pci_bus_id.clone()),
+            allowed: true,
             ..Self::default()
         }
     }
-}
 
-impl Row {
     /// Adds what a monitor knew of it a moment ago, as far as that can be so now.
     pub fn add(&mut self, watched: WatchedDevice) {
         // Another program may have it by now. Both times are in seconds, rounded each in its way.
@@ -186,6 +178,53 @@ impl Row {
         );
         (self.empty_since, self.idle_since) = (empty, idle);
         self.short_leases = watched.short_leases;
+    }
+
+    /// The first process of a user who holds nothing of a device that is held.
+    pub fn guest(&self) -> Option<&ProcessRow> {
+        let known = self.holders.iter().all(|holder| holder.user.is_some());
+        self.processes.iter().find(|process| {
+            known
+                && process.user.is_some()
+                && !self
+                    .holders
+                    .iter()
+                    .any(|holder| holder.user == process.user)
+        })
+    }
+
+    /// A number of the GPU, if it was asked for and NVML tells it.
+    pub fn gauge(&self, gauge: Gauge) -> Option<u32> {
+        let found = self.gauges.iter().find(|(known, _)| *known == gauge);
+        found.and_then(|(_, number)| *number)
+    }
+
+    /// Whether a listing of only some devices shows it.
+    pub fn is_shown(&self, only: &Only) -> bool {
+        match only {
+            Only::Free => self.state == DeviceState::Free && self.is_in_pool(),
+            Only::User { uid, name } => self.is_of(*uid, name),
+        }
+    }
+
+    /// Whether it stands for what does not answer, and is no device that has a name.
+    pub fn is_silent(&self) -> bool {
+        self.outside == Some(Outside::Silent)
+    }
+
+    /// Whether a call may choose it.
+    pub const fn is_in_pool(&self) -> bool {
+        self.outside.is_none()
+    }
+
+    fn is_of(&self, uid: u32, name: &str) -> bool {
+        let holds =
+            |holder: &Holder| holder.uid == Some(uid) || holder.user.as_deref() == Some(name);
+        self.holders.iter().any(holds)
+            || self
+                .processes
+                .iter()
+                .any(|process| process.user.as_deref() == Some(name))
     }
 }
 
@@ -246,63 +285,5 @@ fn process(process: &getgpu_model::GpuProcess) -> ProcessRow {
         since: procfs::Stat::read(process.pid as i32)
             .as_ref()
             .and_then(holders::since),
-    }
-}
-
-impl Row {
-    /// The first process of a user who holds nothing of a device that is held.
-    pub fn guest(&self) -> Option<&ProcessRow> {
-        let known = self.holders.iter().all(|holder| holder.user.is_some());
-        self.processes.iter().find(|process| {
-            known
-                && process.user.is_some()
-                && !self
-                    .holders
-                    .iter()
-                    .any(|holder| holder.user == process.user)
-        })
-    }
-
-    /// A number of the GPU, if it was asked for and NVML tells it.
-    pub fn gauge(&self, gauge: Gauge) -> Option<u32> {
-        let found = self.gauges.iter().find(|(known, _)| *known == gauge);
-        found.and_then(|(_, number)| *number)
-    }
-
-    /// Whether a listing of only some devices shows it.
-    pub fn is_shown(&self, only: &Only) -> bool {
-        match only {
-            Only::Free => self.state == DeviceState::Free && self.is_in_pool(),
-            Only::User { uid, name } => self.is_of(*uid, name),
-        }
-    }
-
-    /// Whether it stands for what does not answer, and is no device that has a name.
-    pub fn is_silent(&self) -> bool {
-        self.outside == Some(Outside::Silent)
-    }
-
-    /// Whether a call may choose it.
-    pub const fn is_in_pool(&self) -> bool {
-        self.outside.is_none()
-    }
-
-    fn is_of(&self, uid: u32, name: &str) -> bool {
-        let holds =
-            |holder: &Holder| holder.uid == Some(uid) || holder.user.as_deref() == Some(name);
-        self.holders.iter().any(holds)
-            || self
-                .processes
-                .iter()
-                .any(|process| process.user.as_deref() == Some(name))
-    }
-}
-
-/// Numbers the rows of the devices that have an index.
-pub fn number(rows: &mut [Row], order: &IndexOrder<'_>) {
-    for row in rows {
-        let mut devices = order.devices();
-        let device = devices.find(|(_, device)| device.uuid.as_str() == row.uuid);
-        row.index = device.map(|(index, _)| index);
     }
 }

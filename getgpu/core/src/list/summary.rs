@@ -1,7 +1,7 @@
 //! The last line of a listing: how many devices of the pool are free, who has how many,
 //! how many devices are out of the pool, and how many programs wait. Pure.
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 
 use super::rows::{DeviceState, Row};
 
@@ -36,14 +36,9 @@ pub fn text(rows: &[Row], waiting: usize) -> String {
 pub fn users(rows: &[Row]) -> Vec<(&str, usize)> {
     let mut users: BTreeMap<&str, usize> = BTreeMap::new();
     for row in rows {
-        let mut names: Vec<&str> = row
-            .holders
-            .iter()
-            .filter_map(|holder| holder.user.as_deref())
-            .collect();
-        names.sort_unstable();
-        names.dedup();
-        for name in names {
+        let holders = row.holders.iter();
+        let names = holders.filter_map(|holder| holder.user.as_deref());
+        for name in names.collect::<BTreeSet<_>>() {
             *users.entry(name).or_default() += 1;
         }
     }

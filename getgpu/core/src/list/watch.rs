@@ -146,17 +146,10 @@ impl WatchView {
     /// The headings, the lines that scroll, and the total.
     fn parts(&self) -> (&str, Vec<&str>, &str) {
         let text = if self.help { HELP } else { &self.text };
-        let mut lines: Vec<&str> = text.lines().collect();
-        let total = if lines.len() > 1 && !self.help {
-            lines.pop()
-        } else {
-            None
-        };
-        let headings = if lines.is_empty() {
-            ""
-        } else {
-            lines.remove(0)
-        };
+        let mut lines = text.lines();
+        let headings = lines.next().unwrap_or_default();
+        let mut lines: Vec<&str> = lines.collect();
+        let total = if self.help { None } else { lines.pop() };
         (headings, lines, total.unwrap_or_default())
     }
 

@@ -34,6 +34,28 @@ pub fn padded(text: &str, columns: usize) -> String {
     format!("{text}{}", " ".repeat(blanks))
 }
 
+/// Lines of cells, each column but the last as wide as its widest cell. A column without a text is
+/// left out.
+pub fn aligned<const N: usize>(lines: &[[String; N]]) -> String {
+    let widest = |at: usize| {
+        lines
+            .iter()
+            .map(|cells| width(&cells[at]))
+            .max()
+            .unwrap_or(0)
+    };
+    let widths: Vec<usize> = (0..N).map(widest).collect();
+    let line = |cells: &[String; N]| {
+        let shown = (0..N).filter(|at| widths[*at] > 0);
+        let texts = shown.map(|at| match at + 1 == N {
+            true => cells[at].clone(),
+            false => padded(&cells[at], widths[at]),
+        });
+        texts.collect::<Vec<_>>().join(" ") + "\n"
+    };
+    lines.iter().map(line).collect()
+}
+
 /// Widths for columns that need `wanted`, so that with a blank between two they fit into
 /// `most`: those with a smallest width give way, the widest first.
 pub fn fit(wanted: &[usize], smallest: &[Option<usize>], most: usize) -> Vec<usize> {

@@ -105,7 +105,7 @@ fn holder_args(
         until,
         tag: owner.tag.clone(),
         label: owner.label.clone(),
-        linger_after_hold: call.settings.linger,
+        linger: call.settings.linger,
         told_before: told_before(&answer.uuids),
         background: call.settings.background_programs.clone(),
         keeper: None,
@@ -177,7 +177,6 @@ fn until(call: &GetgpuCall<'_>, owner: &Owner<'_>, repeated: bool) -> Until {
             Until::Programs {
                 // Else --for would be a way around max_hold.
                 wait: most.map_or(wait, |most| wait.min(most)),
-                linger: call.settings.linger,
             }
         }
     }
@@ -228,7 +227,7 @@ fn kept(until: &Until, caller: &Process) -> String {
     match until {
         Until::Released => "reserved until it is released".to_owned(),
         Until::Over(process, _) => format!("reserved until {} exits", name_and_pid(process)),
-        Until::Programs { wait, .. } => {
+        Until::Programs { wait } => {
             let (whom, time) = (name_and_pid(caller), quantity::brief(*wait));
             format!("reserved for the programs of {whom}, for {time} if none starts")
         }

@@ -11,7 +11,7 @@ use getgpu_choose::GrantUse;
 use getgpu_cli::{HelpLength, Overrides, flags};
 use getgpu_linux::users;
 use getgpu_lock::Role;
-use getgpu_model::{Failure, reason};
+use getgpu_model::{Failure, reason, word_of};
 use nix::unistd::User;
 
 use super::table::{Format, GUIDE, GetgpuArguments, Looking, command, exclusion};
@@ -165,7 +165,7 @@ fn format(looking: &Looking) -> Result<Format, Failure> {
     if looking.list == of_list {
         return Ok(format);
     }
-    let name = &format!("{format:?}").to_lowercase();
+    let name = &word_of(&format);
     Err(match looking.list {
         true => GetgpuUsage::NoFormatOfList { name }.into(),
         false => GetgpuUsage::FormatOfList { name }.into(),

@@ -33,7 +33,7 @@ pub enum Format {
 }
 
 /// What a row of a report is for.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
 pub enum ReportBy {
     User,
     Tag,
@@ -247,12 +247,8 @@ pub fn exclusion(typed: &ArgMatches) -> Option<[&'static str; 2]> {
 }
 
 fn report_by(text: &str) -> Result<ReportBy, String> {
-    match text {
-        "user" => Ok(ReportBy::User),
-        "tag" => Ok(ReportBy::Tag),
-        "program" => Ok(ReportBy::Program),
-        _ => Err(format!("`{text}` is not user, tag or program")),
-    }
+    let by = ReportBy::from_str(text, false);
+    by.map_err(|_| format!("`{text}` is not user, tag or program"))
 }
 
 fn process_id(text: &str) -> Result<i32, String> {

@@ -50,11 +50,8 @@ pub fn check(settings: &Settings, findings: &mut Findings) {
         findings.wrong(what, &found, remedy);
         return;
     };
-    match meaning(
-        &String::from_utf8_lossy(&answer),
-        &library,
-        settings.auto.gives,
-    ) {
+    let answer = String::from_utf8_lossy(&answer);
+    match meaning(&answer, &library, settings.auto.gives) {
         Ok(found) => findings.fine(what, &found),
         Err(found) => findings.wrong(what, &found, remedy),
     }

@@ -204,17 +204,14 @@ fn silent(
         }
         let usage = node.nvml()?.usage(device, Detail::Uuid)?;
         let is_named = usage.processes.iter().any(|process| process.name.is_some());
-        if usage.activity == Activity::Busy && !is_named {
-            let reason = format!("{WITHOUT_PROGRAM}: {}", usage.reason.unwrap_or_default());
-            silent.entry(reason).or_default().push(device.uuid.clone());
-            continue;
-        }
-        // With its memory told it is unknown only for as long as a program outside this
-        // container uses it.
-        if usage.activity != Activity::Unknown || usage.memory.is_some() {
-            continue;
-        }
         let reason = usage.reason.unwrap_or_default();
+        let reason = match usage.activity {
+            Activity::Busy if !is_named => format!("{WITHOUT_PROGRAM}: {reason}"),
+            // With its memory told it is unknown only for as long as a program outside this
+            // container uses it.
+            Activity::Unknown if usage.memory.is_none() => reason,
+            _ => continue,
+        };
         silent.entry(reason).or_default().push(device.uuid.clone());
     }
     Ok(silent)

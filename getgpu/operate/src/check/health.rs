@@ -24,25 +24,21 @@ impl NodeHealth {
     ///
     /// The session failed.
     pub fn ask(node: &mut Node<'_>, inventory: &Inventory) -> Result<Self, Failure> {
-        let mut found = Self {
-            devices: Vec::new(),
-            detached: Vec::new(),
-        };
         let usable = inventory.devices.iter().filter(|device| device.usable);
         let usable: Vec<&Device> = usable.collect();
         // With the lists of processes, in which a call may say that the GPU is lost.
         let usages = node.nvml()?.usages(&usable, Detail::Full)?;
         let health = usages.into_iter().map(|usage| usage.health);
-        let devices = usable.into_iter().cloned().zip(health);
-        found.devices.extend(devices);
+        let devices = usable.into_iter().cloned().zip(health).collect();
+        let mut detached = Vec::new();
         for gpu in &inventory.gpus {
             if inventory.silent_gpu(gpu.index).is_none()
                 && node.nvml()?.persistence(gpu.index)? == Some(false)
             {
-                found.detached.push(gpu.index);
+                detached.push(gpu.index);
             }
         }
-        Ok(found)
+        Ok(Self { devices, detached })
     }
 
     /// Tells it.

@@ -44,8 +44,6 @@ pub fn check(
         if let Some(Err(failure)) = choice.map(|loaded| slurm::check_choice(loaded, inventory)) {
             findings.failed("settings", &failure, "getgpu --list shows what there is");
         }
-    }
-    if let Some(inventory) = &inventory {
         memory_limits::check(settings, inventory, &mut findings);
     }
     auto::check(settings, &mut findings);
@@ -234,15 +232,13 @@ fn programs(directories: &[PathBuf], findings: &mut Findings) {
 /// any.
 fn wrapped(creator: &Path, directories: &[PathBuf], findings: &mut Findings) {
     let mut command = Command::new(creator);
-    command.arg("--status");
+    command.arg("--status").args(directories);
     if directories.is_empty() {
-        command.arg("--all")
-    } else {
-        command.args(directories)
-    };
-    if directories.is_empty() && !nix::unistd::geteuid().is_root() {
-        let text = "what root has wrapped is not in your list: ask root, or name directories";
-        findings.fine("wrapped", text);
+        command.arg("--all");
+        if !nix::unistd::geteuid().is_root() {
+            let text = "what root has wrapped is not in your list: ask root, or name directories";
+            findings.fine("wrapped", text);
+        }
     }
     let Ok(output) = command.output() else { return };
     let said = String::from_utf8_lossy(&output.stdout);

@@ -76,16 +76,10 @@ impl HeldDevices {
                 }
             }
         }
-        let ended: Vec<HeldKey> = self
-            .all
-            .keys()
-            .copied()
-            .filter(|key| !found.contains_key(key))
-            .collect();
-        let ended = ended
-            .iter()
-            .filter_map(|key| self.all.remove(key))
-            .collect();
+        let all = std::mem::take(&mut self.all).into_iter();
+        let (lasting, ended): (BTreeMap<_, _>, BTreeMap<_, _>) =
+            all.partition(|(key, _)| found.contains_key(key));
+        self.all = lasting;
         for (key, devices) in found {
             match self.all.get_mut(&key) {
                 Some(known) => {
@@ -100,7 +94,7 @@ impl HeldDevices {
             }
         }
         self.has_looked = true;
-        Ok(ended)
+        Ok(ended.into_values().collect())
     }
 
     /// What has begun since the last look; none if it has ended meanwhile, or if any user
@@ -160,28 +154,19 @@ impl HeldDevices {
         leases.flat_map(|held| held.devices.clone()).collect()
     }
 
-    /// The devices under a lease.
-    pub fn leased(&self) -> Vec<Uuid> {
-        let leases = self.all.values().filter(|held| held.leased);
-        leases.flat_map(|held| held.devices.clone()).collect()
-    }
-
     /// The devices that are in a spell of a kind, and since when, in Unix seconds.
-    pub fn since(
-        &self,
-        spell: fn(&HeldDevice) -> Option<Spell>,
-    ) -> impl Iterator<Item = (Uuid, u64)> {
+    pub fn since(&self, spell: fn(&HeldDevice) -> Option<Spell>) -> BTreeMap<Uuid, u64> {
         let mut found = BTreeMap::new();
         for held in self.all.values() {
-            let since = spell(held).map(|spell| spell.since_unix);
-            for device in held.devices.iter().filter(|_| since.is_some()) {
+            let Some(spell) = spell(held) else {
+                continue;
+            };
+            for device in &held.devices {
                 let latest = found.entry(device.clone()).or_default();
-                *latest = since.max(*latest);
+                *latest = spell.since_unix.max(*latest);
             }
         }
         found
-            .into_iter()
-            .filter_map(|(device, since)| Some((device, since?)))
     }
 }
 

@@ -38,7 +38,7 @@ pub fn check(
     inventory: &Inventory,
     settings: &Settings,
 ) -> Result<(), Failure> {
-    let leased = held.leased();
+    let leased = held.leased_for(Duration::ZERO);
     let mut watched: Vec<(&mut HeldDevice, Duration)> = held
         .iter_mut()
         .filter_map(|held| held.max_idle.map(|limit| (held, limit)))
@@ -65,8 +65,8 @@ pub fn check(
             act_on(notice, lock_file, held, settings, limit);
         }
         if let Some(notice) = if_idle {
-            let (text, done) = notice::of_idle(notice, held.leased, limit);
-            notice::send(held, &text, done);
+            let text = notice::of_idle(notice, held.leased, limit);
+            notice::send(held, notice, &text);
         }
     }
     Ok(())
@@ -140,9 +140,9 @@ fn act_on(
         What::Reservation { ends }
     };
     match notice {
-        Notice::Warning => notice::send(held, &notice::warning(what, limit), "warned"),
+        Notice::Warning => notice::send(held, notice, &notice::warning(what, limit)),
         Notice::Report => {
-            notice::send(held, &notice::report(what, limit), "reported");
+            notice::send(held, notice, &notice::report(what, limit));
             if what == (What::Reservation { ends: true })
                 && let Some(holder) = &held.reservation
             {

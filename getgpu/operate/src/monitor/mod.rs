@@ -145,16 +145,13 @@ impl Monitor {
             Err(failure) => diag.error(&failure),
         }
         match node(&self.loaded.settings).ask(|node| node.inventory(Detail::Uuid)) {
-            Ok(inventory) => self.take(&inventory),
+            Ok(inventory) => {
+                let mut listed = (*inventory).clone();
+                listed.keep_silent(&self.inventory);
+                self.inventory = listed;
+            }
             Err(failure) => diag.error(&failure),
         }
-    }
-
-    /// Takes a new list, with what was known of GPUs that do not answer now.
-    fn take(&mut self, inventory: &Inventory) {
-        let mut listed = inventory.clone();
-        listed.keep_silent(&self.inventory);
-        self.inventory = listed;
     }
 
     fn check(&mut self) -> Result<(), Failure> {
@@ -189,16 +186,11 @@ impl Monitor {
         self.tell()
     }
 
-    /// The devices on which leases only end at once, each with how many did.
-    fn suspects(&mut self) -> Vec<(Uuid, usize)> {
-        let lasting = self.held.leased_for(short_leases::SHORT);
-        self.ends.suspects(&lasting, Instant::now())
-    }
-
     /// What there is to say of devices.
     fn watched(&mut self) -> Watched {
         let mut watched = Watched::new();
-        for (device, many) in self.suspects() {
+        let lasting = self.held.leased_for(short_leases::SHORT);
+        for (device, many) in self.ends.suspects(&lasting, Instant::now()) {
             watched.entry(device).or_default().short_leases = Some(many);
         }
         for (device, since) in self.held.since(|held| held.empty) {
@@ -232,7 +224,7 @@ impl Monitor {
     fn write_metrics(&self, environment: &Environment, path: &Path) -> Result<(), Failure> {
         let asked = Asked::listed(&self.loaded.settings, environment, GrantUse::Ignore)?;
         let mut node = node(&self.loaded.settings);
-        let (listing, _) = list::gather(&mut node, asked, &self.lock_file, &[])?;
+        let listing = list::gather(&mut node, asked, &self.lock_file, &[])?;
         let replaced = metrics_file::replace(path, &prometheus::text(&listing));
         replaced.map(drop).map_err(|error| {
             let (metrics, why) = (path.display(), reason(&error));

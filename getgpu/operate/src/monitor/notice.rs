@@ -9,6 +9,7 @@ use std::time::Duration;
 use getgpu_choose::syslog;
 use getgpu_linux::{Stat, procfs};
 use getgpu_model::{Uuid, quantity::brief};
+use nix::sys::stat::{major, minor};
 
 use super::held::HeldDevice;
 use super::spell::Notice;
@@ -50,9 +51,8 @@ pub fn report(what: What, limit: Duration) -> String {
     }
 }
 
-/// The line of one whose programs compute nothing, which a site never ends, and the word in the
-/// log.
-pub fn of_idle(notice: Notice, leased: bool, limit: Duration) -> (String, &'static str) {
+/// The line of one whose programs compute nothing, which a site never ends.
+pub fn of_idle(notice: Notice, leased: bool, limit: Duration) -> String {
     let state = if leased { "leased" } else { "reserved" };
     let idle = |time| {
         format!(
@@ -63,24 +63,24 @@ pub fn of_idle(notice: Notice, leased: bool, limit: Duration) -> (String, &'stat
     match notice {
         Notice::Warning => {
             let left = brief(limit.mul_f64(0.2));
-            let text = format!(
+            format!(
                 "{}; it is reported in {left} (max_idle)",
                 idle(limit.mul_f64(0.8))
-            );
-            (text, "warned")
+            )
         }
-        Notice::Report => {
-            let text = format!(
-                "{} (max_idle): end them if you need them no more",
-                idle(limit)
-            );
-            (text, "reported")
-        }
+        Notice::Report => format!(
+            "{} (max_idle): end them if you need them no more",
+            idle(limit)
+        ),
     }
 }
 
-/// Sends both; `done` is the word in the log.
-pub fn send(held: &HeldDevice, text: &str, done: &str) {
+/// Sends both.
+pub fn send(held: &HeldDevice, notice: Notice, text: &str) {
+    let done = match notice {
+        Notice::Warning => "warned",
+        Notice::Report => "reported",
+    };
     let devices = Uuid::join(&held.devices);
     let user = held.holder.user.as_deref().unwrap_or("?");
     let process = held.holder.pid.unwrap_or(held.pid);
@@ -97,28 +97,21 @@ pub fn send(held: &HeldDevice, text: &str, done: &str) {
 
 /// Writes to the terminal of this device number, if it is there and takes it now.
 fn write(number: u32, text: &str) -> Option<()> {
+    let number = u64::from(number);
     let path = path(number)?;
     let mut terminal = OpenOptions::new()
         .write(true)
         .custom_flags(libc::O_NOCTTY | libc::O_NONBLOCK | libc::O_NOFOLLOW)
         .open(path)
         .ok()?;
-    let (major, minor) = numbers(number);
-    let opened = terminal.metadata().ok()?.rdev();
-    (opened == nix::sys::stat::makedev(major, minor)).then_some(())?;
+    (terminal.metadata().ok()?.rdev() == number).then_some(())?;
     terminal.write_all(text.as_bytes()).ok()
 }
 
-/// Major and minor number, as the kernel packs them in 32 bits (new_encode_dev of
-/// linux/kdev_t.h).
-const fn numbers(number: u32) -> (u64, u64) {
-    let minor = (number & 0xff) | ((number >> 12) & 0xf_ff00);
-    (((number >> 8) & 0xfff) as u64, minor as u64)
-}
-
-/// The path of a pseudoterminal or a console (admin-guide/devices.txt of the kernel).
-fn path(number: u32) -> Option<String> {
-    match numbers(number) {
+/// The path of a pseudoterminal or a console (admin-guide/devices.txt of the kernel). The C library packs
+/// major and minor number as the kernel does in 32 bits (new_encode_dev of linux/kdev_t.h), and more.
+fn path(number: u64) -> Option<String> {
+    match (major(number), minor(number)) {
         (136, minor) => Some(format!("/dev/pts/{minor}")),
         (4, minor) => Some(format!("/dev/tty{minor}")),
         _ => None,

@@ -43,7 +43,7 @@ impl Event {
                 .find(|(name, _)| *name == key)
                 .map(|(_, value)| value)
         };
-        let user = value("user")?.to_owned();
+        let user = value("user")?;
         // The reason of a refusal follows its last value behind a colon.
         let plain = |text: &str| text.trim_end_matches(':').to_owned();
         let program = value("program").or_else(|| value("for"))?;
@@ -64,7 +64,7 @@ impl Event {
         };
         Some(Self {
             what,
-            user: plain(&user),
+            user: plain(user),
             program: plain(program),
             tag: value("tag").map(plain),
         })

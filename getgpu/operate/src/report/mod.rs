@@ -40,16 +40,8 @@ pub fn run(by: ReportBy, since: Option<&str>, json: bool) -> Result<(), Failure>
 
 fn of_journal(since: Option<&str>) -> Result<String, Failure> {
     let mut journal = Command::new("journalctl");
-    journal.args([
-        "--no-pager",
-        "-q",
-        "-o",
-        "cat",
-        "-t",
-        "cudawrap",
-        "-t",
-        "getgpu",
-    ]);
+    journal.args(["--no-pager", "-q", "-o", "cat"]);
+    journal.args(["-t", "cudawrap", "-t", "getgpu"]);
     if let Some(since) = since {
         journal.arg(format!("--since={since}"));
     }

@@ -4,10 +4,11 @@ use std::collections::BTreeMap;
 use std::time::Duration;
 
 use getgpu_model::diag::{json, printable};
+use getgpu_model::word_of;
 use serde::Serialize;
 
 use super::lines::{Event, Logged};
-use getgpu_core::list::width::{padded, width};
+use getgpu_core::list::width::aligned;
 use getgpu_core::options::ReportBy;
 
 /// The sums of one row.
@@ -70,7 +71,7 @@ fn hours(time: Duration) -> f64 {
 #[derive(Debug, Serialize)]
 pub(super) struct Tally {
     schema: u32,
-    by: &'static str,
+    by: String,
     rows: Vec<TallyRow>,
 }
 
@@ -92,14 +93,9 @@ impl Tally {
         let mut rows: Vec<TallyRow> = named.collect();
         let used = |row: &TallyRow| row.leased_hours + row.reserved_hours;
         rows.sort_by(|one, other| used(other).total_cmp(&used(one)));
-        let by = match by {
-            ReportBy::User => "user",
-            ReportBy::Tag => "tag",
-            ReportBy::Program => "program",
-        };
         Self {
             schema: 1,
-            by,
+            by: word_of(&by),
             rows,
         }
     }
@@ -121,14 +117,7 @@ impl Tally {
         ];
         let mut lines = vec![heading.map(str::to_owned)];
         lines.extend(self.rows.iter().map(TallyRow::cells));
-        let wide = |at: usize| lines.iter().map(|line| width(&line[at])).max().unwrap_or(0);
-        let widths: Vec<usize> = (0..heading.len()).map(wide).collect();
-        let line = |cells: &[String; 7]| {
-            let cells = cells.iter().zip(&widths);
-            let text: Vec<String> = cells.map(|(cell, width)| padded(cell, *width)).collect();
-            text.join(" ").trim_end().to_owned() + "\n"
-        };
-        lines.iter().map(line).collect()
+        aligned(&lines)
     }
 }
 

@@ -2,19 +2,15 @@
 //! the uid of the job: made before the epilog gives up the job's part, removed once that is done.
 //! Where an epilog was killed between, the next prolog does the rest, however young the part is.
 
-use std::path::{Path, PathBuf};
+use std::path::Path;
 
 use getgpu_model::Failure;
 
 use super::job_part::{self, SearchEffort};
-use super::locked_file::{self, IfLocked, LockedFile};
+use super::locked_file::{self, IfLocked, LockedFile, path};
 use super::{Context, job_user, tell};
 
 const PREFIX: &str = "ended-";
-
-fn path(marks: &Path, job: &str) -> PathBuf {
-    marks.join(format!("{PREFIX}{job}"))
-}
 
 /// Gives up the part of a job that has ended.
 ///
@@ -22,7 +18,10 @@ fn path(marks: &Path, job: &str) -> PathBuf {
 ///
 /// It is not certain that nothing is left of it: the note stays.
 pub fn give_up(context: &Context, job: &str) -> Result<(), Failure> {
-    let (note, uid) = (LockedFile::create(path(&context.marks(), job)), job_user());
+    let (note, uid) = (
+        LockedFile::create(path(&context.marks(), PREFIX, job)),
+        job_user(),
+    );
     match &note {
         // Without room for it the next prolog looks at all users' processes.
         Ok(note) => drop(note.write(&uid.map(|uid| uid.to_string()).unwrap_or_default())),
@@ -50,7 +49,7 @@ pub fn jobs(marks: &Path) -> Vec<String> {
 ///
 /// As `give_up`.
 pub fn finish(context: &Context, job: &str, if_locked: IfLocked) -> Result<bool, Failure> {
-    let Some(note) = LockedFile::open(path(&context.marks(), job), if_locked) else {
+    let Some(note) = LockedFile::open(path(&context.marks(), PREFIX, job), if_locked) else {
         return Ok(false);
     };
     let search = match if_locked {

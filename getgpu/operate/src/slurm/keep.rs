@@ -3,13 +3,13 @@
 //! Slurm has set it; where Slurm has not, it names the grant from now on.
 
 use getgpu_choose::{Asked, Grant, GrantUse, Outside};
-use getgpu_lock::{Role, Span, occupancy, ownership_proof};
+use getgpu_lock::{Span, occupancy, ownership_proof};
 use getgpu_model::{Failure, Job, Kind, Uuid, Visible};
 use getgpu_settings::{Environment, SlurmTaken};
 
 use super::task_prolog::{Denied, SlurmTask, show};
 use super::tell::{self, Who};
-use super::{Context, part, variable};
+use super::{Context, variable};
 use crate::causes::SlurmCause;
 use getgpu_core::call::node;
 use getgpu_core::options::Format;
@@ -29,9 +29,7 @@ impl SlurmTask<'_> {
                 let devices = Uuid::join(&granted.devices);
                 format!("export CUDA_VISIBLE_DEVICES={devices}\n")
             }
-            Err(failure) if named.is_none() => {
-                return Err(Denied::new(Who::First, failure.clone()));
-            }
+            Err(failure) if named.is_none() => return Err(failure.clone().into()),
             Ok(_) | Err(_) => String::new(),
         };
         let reserved = granted.and_then(|granted| self.reserve_all(&granted.devices, options));
@@ -47,7 +45,7 @@ impl SlurmTask<'_> {
         let hides = self.context.loaded.settings.slurm.taken == SlurmTaken::Hide;
         let is_refused = failure.kind == Kind::NoneFree && hides;
         if self.strict() || is_refused || !options.is_empty() {
-            return Err(Denied::new(Who::First, failure));
+            return Err(failure.into());
         }
         show(&lines)?;
         let shown = lines.strip_prefix("export CUDA_VISIBLE_DEVICES=");
@@ -79,7 +77,11 @@ impl SlurmTask<'_> {
 
     /// Reserves all devices of the grant; other steps of the job may have some of them.
     fn reserve_all(&self, devices: &[Uuid], options: &[String]) -> Result<(), Failure> {
-        let taken = match self.reserve_of(&self.context.environment, devices.len(), options) {
+        let reserve = |environment: &Environment, count: usize| {
+            let own = [format!("--count={count}"), format!("--hold={}", self.pid)];
+            self.reserve(environment, options, &own, Format::Nothing)
+        };
+        let taken = match reserve(&self.context.environment, devices.len()) {
             Err(failure) if failure.kind == Kind::NoneFree => failure,
             other => return other,
         };
@@ -92,19 +94,7 @@ impl SlurmTask<'_> {
         }
         let mut environment = self.context.environment.clone();
         environment.visible = Some(Uuid::join(&left).into());
-        self.reserve_of(&environment, left.len(), options)
-    }
-
-    fn reserve_of(
-        &self,
-        environment: &Environment,
-        count: usize,
-        options: &[String],
-    ) -> Result<(), Failure> {
-        let own = [format!("--count={count}"), format!("--hold={}", self.pid)];
-        let mut options = part::choosing(options, &own)?;
-        options.role = Role::Task;
-        part::reserve(self.context, environment, options, Format::Nothing)
+        reserve(&environment, left.len())
     }
 }
 

@@ -8,6 +8,7 @@ use std::os::unix::fs::{FileExt as _, MetadataExt, OpenOptionsExt};
 use std::path::{Path, PathBuf};
 
 use fs4::FileExt;
+use getgpu_model::quantity::digits;
 
 /// The mode of a file that no other user can lock.
 const PRIVATE: u32 = 0o600;
@@ -104,6 +105,11 @@ impl LockedFile {
     }
 }
 
+/// The file of a job.
+pub fn path(folder: &Path, prefix: &str, job: &str) -> PathBuf {
+    folder.join(format!("{prefix}{job}"))
+}
+
 fn is_private(file: &File) -> bool {
     file.metadata().is_ok_and(|meta| meta.mode() & 0o077 == 0)
 }
@@ -115,8 +121,7 @@ pub fn jobs(folder: &Path, prefix: &str) -> Vec<String> {
     names
         .filter_map(|name| {
             let number = name.strip_prefix(prefix)?;
-            let is_number = !number.is_empty() && number.bytes().all(|byte| byte.is_ascii_digit());
-            is_number.then(|| number.to_owned())
+            digits::<u64>(number).map(|_| number.to_owned())
         })
         .collect()
 }

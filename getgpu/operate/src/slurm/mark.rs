@@ -4,10 +4,10 @@
 
 use std::io;
 use std::os::unix::fs::MetadataExt;
-use std::path::{Path, PathBuf};
+use std::path::Path;
 use std::time::{Duration, SystemTime, UNIX_EPOCH};
 
-use super::locked_file::{self, IfLocked, LockedFile};
+use super::locked_file::{self, IfLocked, LockedFile, path};
 use getgpu_model::{Kind, quantity::unix_seconds};
 
 /// What the name of a mark begins with.
@@ -31,39 +31,25 @@ const REASONS: [(Kind, &str); 11] = [
     ),
 ];
 
-/// The mark of a job while its prolog runs.
-pub struct JobMark(LockedFile);
-
-impl JobMark {
-    /// Marks the job, for as long as nothing is reserved for it. Waits for another prolog
-    /// of this job.
-    pub fn make(marks: &Path, job: &str) -> io::Result<Self> {
-        let mark = Self(LockedFile::create(path(marks, job))?);
-        mark.explain(Kind::NotFound)?;
-        Ok(mark)
-    }
-
-    /// Notes why nothing could be reserved.
-    pub fn explain(&self, kind: Kind) -> io::Result<()> {
-        let place = REASONS.iter().position(|(known, _)| *known == kind);
-        let seconds = Duration::from_secs(unix_seconds());
-        let code = Duration::from_nanos(place.map_or(0, |place| place as u64 + 1));
-        self.0.file.set_modified(UNIX_EPOCH + seconds + code)
-    }
-
-    /// The part is reserved.
-    pub fn remove(self) {
-        self.0.remove();
-    }
+/// Marks the job, for as long as nothing is reserved for it. Waits for another prolog
+/// of this job.
+pub fn make(marks: &Path, job: &str) -> io::Result<LockedFile> {
+    let mark = LockedFile::create(path(marks, PREFIX, job))?;
+    explain(&mark, Kind::NotFound)?;
+    Ok(mark)
 }
 
-fn path(marks: &Path, job: &str) -> PathBuf {
-    marks.join(format!("{PREFIX}{job}"))
+/// Notes why nothing could be reserved.
+pub fn explain(mark: &LockedFile, kind: Kind) -> io::Result<()> {
+    let place = REASONS.iter().position(|(known, _)| *known == kind);
+    let seconds = Duration::from_secs(unix_seconds());
+    let code = Duration::from_nanos(place.map_or(0, |place| place as u64 + 1));
+    mark.file.set_modified(UNIX_EPOCH + seconds + code)
 }
 
 /// Why a job has no part, if it is marked.
 pub fn reason(marks: &Path, job: &str) -> Option<&'static str> {
-    let meta = std::fs::symlink_metadata(path(marks, job)).ok()?;
+    let meta = std::fs::symlink_metadata(path(marks, PREFIX, job)).ok()?;
     let code = usize::try_from(meta.mtime_nsec()).unwrap_or(0);
     let known = code.checked_sub(1).and_then(|place| REASONS.get(place));
     Some(known.map_or("it could not be reserved on this node", |(_, text)| text))
@@ -71,7 +57,7 @@ pub fn reason(marks: &Path, job: &str) -> Option<&'static str> {
 
 /// Removes the mark of an ended job.
 pub fn clear(marks: &Path, job: &str) {
-    let _ = std::fs::remove_file(path(marks, job));
+    let _ = std::fs::remove_file(path(marks, PREFIX, job));
 }
 
 /// The jobs that are marked.
@@ -87,7 +73,7 @@ fn age(mark: &LockedFile) -> Option<Duration> {
 /// Removes the mark of a job that has no step here, unless it is younger than `old` or a
 /// prolog of the job runs.
 pub fn clear_old(marks: &Path, job: &str, old: Duration) {
-    let mark = LockedFile::open(path(marks, job), IfLocked::LeaveIt);
+    let mark = LockedFile::open(path(marks, PREFIX, job), IfLocked::LeaveIt);
     if let Some(mark) = mark.filter(|mark| age(mark).is_some_and(|age| age >= old)) {
         mark.remove();
     }
@@ -102,13 +88,13 @@ mod tests {
         let folder = tempfile::tempdir().unwrap();
         let marks = folder.path();
         assert_eq!(reason(marks, "7"), None);
-        let mark = JobMark::make(marks, "7").unwrap();
+        let mark = make(marks, "7").unwrap();
         let interrupted = "the prolog of this node was interrupted";
         assert_eq!(reason(marks, "7"), Some(interrupted));
-        mark.explain(Kind::Nvml).unwrap();
+        explain(&mark, Kind::Nvml).unwrap();
         let silent = "the NVIDIA driver of this node did not answer";
         assert_eq!(reason(marks, "7"), Some(silent));
-        assert_eq!(mark.0.file.metadata().unwrap().len(), 0);
+        assert_eq!(mark.file.metadata().unwrap().len(), 0);
         assert_eq!(jobs(marks), ["7"]);
         mark.remove();
         assert_eq!(reason(marks, "7"), None);
@@ -118,7 +104,7 @@ mod tests {
     fn the_mark_of_a_prolog_that_runs_is_never_old() {
         let folder = tempfile::tempdir().unwrap();
         let marks = folder.path();
-        let mark = JobMark::make(marks, "7").unwrap();
+        let mark = make(marks, "7").unwrap();
         clear_old(marks, "7", Duration::ZERO);
         assert!(reason(marks, "7").is_some());
         drop(mark);

@@ -24,7 +24,7 @@ use std::time::Duration;
 use getgpu_choose::{Asked, GrantUse, LockWarning, find_lock_file, pool};
 use getgpu_linux::CommandLines;
 use getgpu_lock::LockFile;
-use getgpu_model::{Diag, Failure, Inventory, Verbosity};
+use getgpu_model::{Diag, Failure, Inventory, Verbosity, quantity::digits};
 use getgpu_settings::{Environment, Loaded, Settings};
 
 use getgpu_core::options::Hook;
@@ -167,7 +167,7 @@ fn variable(name: &str) -> Option<String> {
 /// The job's number; a failure is printed.
 fn job_number(hook: &str) -> Option<String> {
     let id = variable("SLURM_JOB_ID").unwrap_or_default();
-    if !id.is_empty() && id.bytes().all(|byte| byte.is_ascii_digit()) {
+    if digits::<u64>(&id).is_some() {
         return Some(id);
     }
     tell::log(hook, &format!("SLURM_JOB_ID={id}: not a job's number"));

@@ -4,7 +4,7 @@
 use getgpu_choose::GrantUse;
 use getgpu_lock::Role;
 use getgpu_model::{Failure, Kind};
-use getgpu_settings::{Environment, Loaded};
+use getgpu_settings::Environment;
 
 use super::{Context, DIAG};
 use crate::causes::SlurmCause;
@@ -43,7 +43,7 @@ fn quietly<'w>(words: impl Iterator<Item = &'w String>) -> Result<GetgpuOptions,
     options::parse(std::iter::once("-q".into()).chain(words.map(Into::into)))
 }
 
-/// Reserves devices, and prints them in this form.
+/// Reserves devices, or finds those under a tag, and prints them in this form.
 pub fn reserve(
     context: &Context,
     environment: &Environment,
@@ -51,38 +51,21 @@ pub fn reserve(
     format: Format,
 ) -> Result<(), Failure> {
     options.format = format;
-    carry_out(
-        &options,
-        loaded(context, options.role),
-        environment,
-        &DIAG,
-        text,
-    )
-}
-
-/// What is in force: while a part is reserved or printed, the job does not have it yet.
-fn loaded(context: &Context, role: Role) -> Loaded {
     let mut loaded = context.loaded.clone();
-    if role == Role::JobPart {
+    // While a part is reserved or printed, the job does not have it yet.
+    if options.role == Role::JobPart {
         loaded.settings.slurm.shares.clear();
     }
-    loaded
+    carry_out(&options, loaded, environment, &DIAG, text)
 }
 
 /// Prints the lines for the part that a prolog has reserved under a tag; whether there is
 /// one.
 pub fn print_reserved(context: &Context, tag: &str) -> Result<bool, Failure> {
-    let words = ["-q", "--tag", tag, "--format", "task"].map(Into::into);
+    let words = ["-q", "--tag", tag].map(Into::into);
     let mut options = options::parse(words.into_iter())?;
     options.role = Role::JobPart;
-    let printed = carry_out(
-        &options,
-        loaded(context, options.role),
-        &context.environment,
-        &DIAG,
-        text,
-    );
-    match printed {
+    match reserve(context, &context.environment, options, Format::Task) {
         Ok(()) => Ok(true),
         Err(failure) if failure.kind == Kind::NoneFree => Ok(false),
         Err(failure) => Err(failure),

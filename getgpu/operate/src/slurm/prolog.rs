@@ -11,8 +11,7 @@ use getgpu_model::{Failure, Job};
 
 use super::job_part::{self, SearchEffort};
 use super::locked_file::IfLocked;
-use super::mark::{self, JobMark};
-use super::{Context, ended, job_number, memory_limit, part, tag, tell, variable};
+use super::{Context, ended, job_number, mark, memory_limit, part, tag, tell, variable};
 use getgpu_core::options::Format;
 
 use crate::causes::SlurmCause;
@@ -52,7 +51,7 @@ fn promised(context: &Context) -> Option<String> {
 /// The mark is made first and removed once the part is reserved, so that a prolog that is
 /// killed leaves it.
 fn reserve(context: &Context, job: &str, share: &str) {
-    let mark = JobMark::make(&context.marks(), job);
+    let mark = mark::make(&context.marks(), job);
     if let Err(error) = &mark {
         log(
             job,
@@ -69,7 +68,7 @@ fn reserve(context: &Context, job: &str, share: &str) {
         Err(failure) => {
             log(job, &format!("nothing reserved: {}", failure.message));
             if let Ok(mark) = mark {
-                let _ = mark.explain(failure.kind);
+                let _ = mark::explain(&mark, failure.kind);
             }
         }
     }

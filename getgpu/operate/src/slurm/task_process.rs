@@ -20,11 +20,7 @@ fn place(names: &[&str]) -> Option<usize> {
     let daemons = names[first..]
         .iter()
         .take_while(|name| **name == "slurmstepd");
-    let many = daemons.count();
-    match many {
-        1 => first.checked_sub(1),
-        many => Some(first + many - 2),
-    }
+    (first + daemons.count()).checked_sub(2)
 }
 
 #[cfg(test)]

@@ -2,11 +2,9 @@
 //! exits. Slurm obeys the lines `export NAME=VALUE` that this prints. A task that should
 //! have a device and can be given none sees no GPU at all, and its user is told why.
 
-use std::path::Path;
-
 use getgpu_lock::Role;
 use getgpu_model::{Failure, Kind, diag::print, exit};
-use getgpu_settings::SlurmTasks;
+use getgpu_settings::{Environment, SlurmTasks};
 
 use super::task::{self, Division};
 use super::tell::{self, Who};
@@ -53,9 +51,12 @@ impl Denied {
     pub fn new(who: Who, failure: Failure) -> Self {
         Self { who, failure }
     }
+}
 
-    fn because(cause: SlurmCause<'_>) -> Self {
-        Self::new(Who::First, cause.into())
+impl From<Failure> for Denied {
+    /// All tasks of the job have it in common.
+    fn from(failure: Failure) -> Self {
+        Self::new(Who::First, failure)
     }
 }
 
@@ -81,15 +82,14 @@ impl SlurmTask<'_> {
             return Ok(());
         }
         let settings = &self.context.loaded.settings.slurm;
-        let wish = Wish::read(settings, self.granted.is_some())
-            .map_err(|failure| Denied::new(Who::First, failure))?;
+        let wish = Wish::read(settings, self.granted.is_some())?;
         let is_unasked = matches!(wish, Wish::Nothing | Wish::Nobody);
         if is_unasked || task::only_starts_tasks(&variable) {
             return self.leave_alone(&wish);
         }
         let options = wish.options();
-        let amount_is_typed = part::says_how_much(options)
-            .map_err(|failure| Denied::new(Who::First, of_job(failure, options)))?;
+        let amount_is_typed =
+            part::says_how_much(options).map_err(|failure| of_job(failure, options))?;
         // The job's options choose within the division, unless they say how much it is.
         let granted = self.granted.filter(|_| !amount_is_typed);
         let division = granted.map(|devices| task::division(&variable, devices));
@@ -103,16 +103,14 @@ impl SlurmTask<'_> {
     /// vain; whether there was anything to print.
     fn use_part(&self) -> Result<bool, Denied> {
         if let Some((job, why)) = &self.marked {
-            return Err(Denied::because(SlurmCause::PartMarked { job, why }));
+            return Err(Failure::from(SlurmCause::PartMarked { job, why }).into());
         }
         let none_given = self.context.loaded.settings.slurm.shares.is_empty();
         if !none_given || self.promised.is_some() {
             for job in &self.jobs {
                 match part::print_reserved(self.context, &tag(job)) {
                     Ok(true) => return Ok(true),
-                    Err(failure) if self.promised.is_some() => {
-                        return Err(Denied::new(Who::First, failure));
-                    }
+                    Err(failure) if self.promised.is_some() => return Err(failure.into()),
                     Ok(false) | Err(_) => {}
                 }
             }
@@ -120,10 +118,11 @@ impl SlurmTask<'_> {
         match &self.promised {
             Some(part) => {
                 let job = &self.jobs[0];
-                Err(Denied::because(match variable("SLURM_RESTART_COUNT") {
+                let cause = match variable("SLURM_RESTART_COUNT") {
                     Some(_) => SlurmCause::PartNotReservedAgain { job, part },
                     None => SlurmCause::PartNotReserved { job, part },
-                }))
+                };
+                Err(Failure::from(cause).into())
             }
             None => Ok(false),
         }
@@ -139,16 +138,15 @@ impl SlurmTask<'_> {
         if *wish == Wish::Nothing {
             return Ok(());
         }
-        let library = getgpu_auto::library_for_tasks(&self.context.loaded.settings);
-        match library {
-            Some(library) if self.may_load_library() => show(&injection(&library)),
-            _ => Ok(()),
+        // Neither a grant nor another library is in the way.
+        let may_load = self.granted.is_none() && variable("CUDA_INJECTION64_PATH").is_none();
+        match getgpu_auto::library_for_tasks(settings).filter(|_| may_load) {
+            Some(library) => show(&format!(
+                "export CUDA_INJECTION64_PATH={}\n",
+                library.display()
+            )),
+            None => Ok(()),
         }
-    }
-
-    /// Neither a grant nor another library is in the way.
-    fn may_load_library(&self) -> bool {
-        self.granted.is_none() && variable("CUDA_INJECTION64_PATH").is_none()
     }
 
     /// Reserves a device, or a part of one, and prints it.
@@ -158,7 +156,8 @@ impl SlurmTask<'_> {
         if let Some(Division::Part(many)) = division {
             own.push(format!("--share=1/{many}"));
         }
-        let Err(failure) = self.reserve(options, &own) else {
+        let environment = &self.context.environment;
+        let Err(failure) = self.reserve(environment, options, &own, Format::Task) else {
             return Ok(());
         };
         let no_gpu_here = exit::getgpu(failure.kind) == exit::getgpu(Kind::NoDriver);
@@ -174,18 +173,20 @@ impl SlurmTask<'_> {
         Err(Denied::new(who, of_job(failure, options)))
     }
 
-    fn reserve(&self, options: &[String], own: &[String]) -> Result<(), Failure> {
+    /// Reserves devices for the task, by the job's options and the hook's `own`.
+    pub fn reserve(
+        &self,
+        environment: &Environment,
+        options: &[String],
+        own: &[String],
+        format: Format,
+    ) -> Result<(), Failure> {
         if let Some(wrong) = &self.context.wrong {
             return Err(wrong.clone());
         }
         let mut options = part::choosing(options, own)?;
         options.role = Role::Task;
-        part::reserve(
-            self.context,
-            &self.context.environment,
-            options,
-            Format::Task,
-        )
+        part::reserve(self.context, environment, options, format)
     }
 
     pub fn strict(&self) -> bool {
@@ -214,14 +215,10 @@ fn of_job(failure: Failure, options: &[String]) -> Failure {
     failure.about(format_args!("GETGPU_SLURM={}", options.join(" ")))
 }
 
-fn injection(library: &Path) -> String {
-    format!("export CUDA_INJECTION64_PATH={}\n", library.display())
-}
-
 /// Prints lines for slurmstepd, if there are any.
 pub fn show(lines: &str) -> Result<(), Denied> {
     if lines.is_empty() {
         return Ok(());
     }
-    print(lines).map_err(|failure| Denied::new(Who::First, failure))
+    Ok(print(lines)?)
 }

@@ -140,12 +140,12 @@ fn a_lock_that_was_made_meanwhile_is_not_replaced() {
     std::fs::remove_file(sandbox.lock()).unwrap();
     let mut first = None;
     let (status, second) = watch(sandbox.words("getgpu --for=1"), |call| {
-        if call.number == nix::libc::SYS_renameat2 && first.is_none() {
+        if call.number == nix::libc::SYS_mknodat && first.is_none() {
             let device = sandbox.ask("--for=5").exits(0).line();
             first = Some((device, std::fs::metadata(sandbox.lock()).unwrap().ino()));
         }
     });
-    let (device, inode) = first.expect("the lock is moved into place");
+    let (device, inode) = first.expect("the lock is made");
     assert_eq!((status, second.lines().count()), (0, 1), "{second}");
     assert_ne!(second.trim(), device);
     assert_eq!(std::fs::metadata(sandbox.lock()).unwrap().ino(), inode);
