@@ -4,6 +4,7 @@
 
 use std::fmt;
 
+use super::is_step;
 use getgpu_linux::procfs::{ancestry, cgroup, file, process_memory};
 
 /// A job, with its step and task where those are known.
@@ -31,7 +32,7 @@ impl Job {
         if let Some(id) = number("SLURM_JOB_ID") {
             // A batch script has no step; what it starts by other means than srun
             // inherits nothing of one.
-            let step = number("SLURM_STEP_ID");
+            let step = number("SLURM_STEP_ID").filter(|id| is_step(Some(id)));
             let task = step
                 .as_ref()
                 .and_then(|_| number("SLURM_PROCID")?.parse().ok());
@@ -134,6 +135,9 @@ mod tests {
             (&[][..], None),
             (&[("SLURM_JOB_ID", "7"), ("SLURM_PROCID", "0")], job("7", None)),
             (&[("SLURM_JOB_ID", "7"), ("SLURM_STEP_ID", "2"), ("SLURM_PROCID", "3")], job("7.2", 3)),
+            (&[("SLURM_JOB_ID", "7"), ("SLURM_STEP_ID", "-5"), ("SLURM_PROCID", "0")], job("7", None)),
+            (&[("SLURM_JOB_ID", "7"), ("SLURM_STEP_ID", "4294967291"), ("SLURM_PROCID", "0")],
+                job("7", None)),
             (&[("SLURM_JOB_ID", "x")], None),
             (&[("PBS_JOBID", "12[3].host")], job("12[3].host", None)),
             (&[("LSB_JOBID", "a b\n")], None),
