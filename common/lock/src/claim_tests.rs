@@ -80,15 +80,19 @@ fn a_lease_waits_out_a_reservation_that_is_only_tried() {
     let is_waited_out = || {
         let description = lock_file.open().unwrap();
         assert!(description.try_write(span().reservation()).unwrap());
+        let probe = lock_file.open().unwrap();
         let closer = std::thread::spawn(move || {
-            std::thread::sleep(Duration::from_millis(20));
+            // The claim write-locks its units before it looks at the reservation.
+            while probe.conflict(span().lease()).unwrap().is_none() {
+                std::thread::yield_now();
+            }
             drop(description);
         });
         let claim = try_claim(&lock_file, &whole(Side::Lease), span()).unwrap();
         closer.join().unwrap();
         claim.is_some()
     };
-    // On a busy machine the other thread may sleep for longer than a claim waits.
+    // On a busy machine the other thread may get no processor for as long as a claim waits.
     assert!((0..50).any(|_| is_waited_out()));
 }
 

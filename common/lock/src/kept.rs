@@ -137,6 +137,7 @@ impl Marks {
         }
         self.beaten = Instant::now();
         if self.beat == Held::Tentative {
+            // A sign of life is the change from one lock to the other; this one also makes room.
             return self.make_room();
         }
         if self.description.try_write(own_byte())? {

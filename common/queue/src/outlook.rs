@@ -1,13 +1,11 @@
 //! What a waiter may expect, as far as it is known: since when the device that is held for
 //! longest is held, and when the first hold with a time limit ends. Nothing is guessed.
 
-use std::time::Duration;
-
 use getgpu_choose::Owned;
 use getgpu_lock::{Holder, LockFile, OfdLock, Span, holders};
 use getgpu_model::{
     Device,
-    quantity::{brief, unix_seconds},
+    quantity::{between, unix_seconds},
 };
 
 /// Since when devices are held, and until when.
@@ -41,14 +39,10 @@ impl Outlook {
     /// `, longest held for 2 h, one ends in 45 min`; nothing where nothing is known.
     pub fn text(self) -> String {
         let now = unix_seconds();
-        let held = self.held_since.map(|since| {
-            let time = Duration::from_secs(now.saturating_sub(since));
-            format!(", longest held for {}", brief(time))
-        });
-        let ends = self.ends_at.map(|until| {
-            let time = Duration::from_secs(until.saturating_sub(now));
-            format!(", one ends in {}", brief(time))
-        });
+        let held = self.held_since;
+        let held = held.map(|since| format!(", longest held for {}", between(since, now)));
+        let ends = self.ends_at;
+        let ends = ends.map(|until| format!(", one ends in {}", between(now, until)));
         held.unwrap_or_default() + &ends.unwrap_or_default()
     }
 }

@@ -49,7 +49,7 @@ pub(crate) struct Retry {
 }
 
 impl Retry {
-    /// So long from now on, with such pauses.
+    /// Allows looks until `limit` has passed, with a pause `between` two of them.
     pub(crate) fn new(limit: Duration, between: Duration) -> Self {
         let began = run_clock::now();
         Self {
@@ -59,7 +59,7 @@ impl Retry {
         }
     }
 
-    /// Makes a pause; false if it is over.
+    /// Sleeps until the next look is due and returns true; returns false once the limit has passed.
     pub(crate) fn pause(&self) -> bool {
         let is_left = run_clock::since(self.began) < self.limit;
         if is_left {

@@ -46,6 +46,8 @@ fn a_grant_of_several_is_left_to_a_lone_task_or_else_divided() {
         // One device is reserved, and the variable stays as Slurm has it.
         format!("{STEP} CUDA_VISIBLE_DEVICES=2 SLURM_STEP_TASKS_PER_NODE=1"),
         format!("{batch} SLURM_TASKS_PER_NODE=4 SLURM_NTASKS=4"),
+        // The same from Slurm 26.05 on.
+        format!("{batch} SLURM_STEP_ID=-5 SLURM_TASKS_PER_NODE=4 SLURM_NTASKS=4"),
     ] {
         called(&sandbox, &alone).answers("");
         let all = called(&sandbox, &format!("{alone} tasks=all"));
