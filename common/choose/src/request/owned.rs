@@ -106,12 +106,12 @@ impl Owned {
     /// The most devices that this user may have at a time; what this call owns
     /// already is not counted again.
     pub(crate) fn cap(&self) -> Option<u32> {
-        let is_counted = self.cover.is_none() && self.kind.rules().is_counted;
+        let is_counted = self.cover.is_none() && self.kind.is_counted();
         self.cap.filter(|_| is_counted)
     }
 
     /// Whether what is kept for a waiter is left alone.
     pub(crate) fn leaves_kept(&self) -> bool {
-        self.kind.rules().leaves_kept && !self.takes_kept
+        self.kind.leaves_kept() && !self.takes_kept
     }
 }

@@ -6,7 +6,6 @@ use std::time::Duration;
 
 use super::gate;
 use super::in_use::InUse;
-use super::kind::{TakeKind, Way};
 use super::taken::{Got, Part, Taken};
 use crate::causes::{ChooseCause, Room};
 use crate::choice::device_claim::{self, Retry};
@@ -197,44 +196,39 @@ struct NamedDevice<'a> {
 }
 
 impl NamedDevice<'_> {
-    /// Takes the device, or tells why not.
+    /// Takes the device, or tells why not. What each way has to look at behind its claim is asked
+    /// then: before it a reservation may end, and another user reserve.
     fn take(&self) -> Result<Result<Got, NamedOutcome>, Failure> {
-        let cover = self.request.cover.as_ref();
+        type Look<T> = fn(&T, &Claim) -> Result<bool, Failure>;
         let (own, portion) = self.request.portion(self.device);
-        if portion == Portion::TooLarge {
-            return Ok(Err(NamedOutcome::TooLarge(self.too_large())));
-        }
-        let mut is_past_reservation = false;
-        let claim = match TakeKind::of_named(cover, portion).rules().way {
-            Way::Join if self.part_inside(&own)? => None,
-            Way::Join => return Ok(Ok(Got::Joined(own))),
-            Way::Acquire => self.part()?,
-            Way::AcquireIgnoringUnproven => match self.part()? {
-                None if !namespaces::host_pids() => {
-                    is_past_reservation = true;
-                    self.part_of_lease(portion)?
-                }
-                claim => claim,
-            },
-            Way::NameThenReservations | Way::NameThenInside => {
-                named_lease(self.all.lock_file, self.span(), own)?
+        let (claim, is_reserved): (_, Look<Self>) = match (&self.request.cover, portion) {
+            (_, Portion::TooLarge) => {
+                return Ok(Err(NamedOutcome::TooLarge(self.too_large())));
             }
+            // Other calls of this user may be dividing what it owns at this moment.
+            (Some(cover), Portion::All) if cover.is_reservation() => {
+                (self.whole(own)?, Self::divided)
+            }
+            // The lease of an ancestor is joined, if no other program has a part inside it.
+            (Some(_), Portion::All) if self.part_inside(&own)? => {
+                return Ok(Err(self.in_use("lease")));
+            }
+            (Some(_), Portion::All) => return Ok(Ok(Got::Joined(own))),
+            (Some(_), Portion::Units(_)) => (self.part()?, |_, _| Ok(false)),
+            // It may be reserved for another user.
+            (None, Portion::All) => (self.whole(own)?, Self::reserved_for_others),
+            (None, Portion::Units(wanted)) => match self.part()? {
+                // In a pid namespace of its own nothing can prove whose a reservation is.
+                None if !namespaces::host_pids() => {
+                    (self.part_of_lease(wanted)?, Self::reserved_for_others)
+                }
+                claim => (claim, |_, _| Ok(false)),
+            },
         };
         let Some(claim) = claim else {
             return Ok(Err(self.in_use("lease")));
         };
-        // Other calls of this user may be dividing a part that it owns at this moment; a part that
-        // it does not own may be reserved for another user.
-        let is_reserved = match TakeKind::of_named(cover, portion).rules().way {
-            Way::NameThenInside => self.divided(&claim)?,
-            Way::NameThenReservations => self.reserved_for_others(&claim)?,
-            // Asked behind the claim: before it a reservation may end, and another user reserve.
-            Way::AcquireIgnoringUnproven if is_past_reservation => {
-                self.reserved_for_others(&claim)?
-            }
-            Way::Join | Way::Acquire | Way::AcquireIgnoringUnproven => false,
-        };
-        if is_reserved {
+        if is_reserved(self, &claim)? {
             return Ok(Err(self.in_use("reservation")));
         }
         Ok(Ok(Got::Claimed(claim)))
@@ -349,18 +343,20 @@ impl NamedDevice<'_> {
         }
     }
 
+    /// Claims all of these units, past reservations.
+    fn whole(&self, own: Units) -> Result<Option<Claim>, Failure> {
+        named_lease(self.all.lock_file, self.span(), own)
+    }
+
     /// Claims a share of the units that no lease has, past the reservation of this user.
-    fn part_of_lease(&self, portion: Portion) -> Result<Option<Claim>, Failure> {
-        let Portion::Units(wanted) = portion else {
-            return Ok(None);
-        };
+    fn part_of_lease(&self, wanted: i64) -> Result<Option<Claim>, Failure> {
         let began = run_clock::now();
         while run_clock::since(began) < PATIENCE {
             let leased = Occupancy::of(self.probe, &[self.span().lease()])?.all();
             let Some(room) = Units::whole().difference(&leased).first(wanted) else {
                 return Ok(None);
             };
-            if let Some(claim) = named_lease(self.all.lock_file, self.span(), room)? {
+            if let Some(claim) = self.whole(room)? {
                 return Ok(Some(claim));
             }
         }
