@@ -11,7 +11,6 @@ use crate::choice::device_claim::{self, Retry};
 use crate::choice::offer::{self, ChoiceOutcome, Offer, Rejected};
 use crate::choice::policy::{Candidate, Preference};
 use crate::choice::round::Round;
-use crate::choice::sampling::SlotSampler;
 use crate::choice::sharers::{has_other_users, shared};
 use crate::choice::{cap, connected, sampling};
 use crate::pool;
@@ -56,17 +55,12 @@ impl Chooser<'_, '_> {
             return Ok(None);
         }
         let gpus = self.node.nvml()?.count()?;
-        if gpus == 0 {
-            return Ok(None);
-        }
-        let mut rng = sampling::generator();
         let kind = match self.request.filter.kind {
             Type::Auto if mig_tree::shows_none() => Type::Gpu,
             kind => kind,
         };
-        let mut draws = SlotSampler::new(gpus, kind);
         let mut known: HashMap<u32, Option<Gpu>> = HashMap::new();
-        while let Some(slot) = draws.draw(&mut rng) {
+        for slot in sampling::draws(gpus, kind, &mut sampling::generator()) {
             if let std::collections::hash_map::Entry::Vacant(vacant) = known.entry(slot.gpu) {
                 vacant.insert(self.node.nvml()?.gpu(slot.gpu)?);
             }
@@ -74,14 +68,13 @@ impl Chooser<'_, '_> {
                 continue;
             };
             // With type auto a whole GPU is chosen only if no MIG device exists, which a look at
-            // the whole node tells; going on here may touch GPUs in vain, seconds each.
-            if !gpu.mig && kind == Type::Auto {
+            // the whole node tells; going on here may touch GPUs in vain, seconds each. Of a GPU with
+            // more slots than are drawn from the others would never be had.
+            if !gpu.mig && kind == Type::Auto || gpu.slots > sampling::USUAL_SLOTS {
                 return Ok(None);
             }
-            let place = match draws.on(slot, gpu) {
-                Ok(Some(place)) => place,
-                Ok(None) => continue,
-                Err(sampling::Unfair) => return Ok(None),
+            let Some(place) = slot.on(gpu) else {
+                continue;
             };
             let nvml = self.node.nvml()?;
             let Some(device) = nvml.device(slot.gpu, place, Detail::Uuid)? else {
