@@ -165,12 +165,12 @@ impl Chooser<'_, '_> {
     /// Finds out why each device that was not tried cannot be had, since the choice ends as
     /// soon as too few are left: the figures of the failure must not depend on the order.
     fn look_at_rest(&mut self, probe: &OfdLock, round: &mut Round<'_>) -> Result<(), Failure> {
-        for (position, device) in round.pool {
-            if round.has_seen(*position) || (self.skip)(device) {
+        for (position, device) in round.pool.iter().enumerate() {
+            if round.has_seen(position) || (self.skip)(device) {
                 continue;
             }
             if let Offer::Rejected(why) = self.try_device(probe, device)? {
-                round.rejected.insert(*position, why);
+                round.rejected.insert(position, why);
             }
         }
         Ok(())
@@ -185,19 +185,19 @@ impl Chooser<'_, '_> {
     ) -> Result<Vec<Candidate<'d>>, Failure> {
         let (request, mut left) = (self.request, Vec::new());
         let preference = self.preference();
-        for (number, (position, device)) in round.pool.iter().enumerate() {
-            if round.has_seen(*position) || (self.skip)(device) {
+        for (position, device) in round.pool.iter().enumerate() {
+            if round.has_seen(position) || (self.skip)(device) {
                 continue;
             }
             let nearest = request.nearest.as_ref();
-            let distance = nearest.map(|nearest| nearest.distance(device, number));
+            let distance = nearest.map(|nearest| nearest.distance(device, position));
             let load = preference
                 .share
                 .then(|| self.load(probe, device))
                 .transpose()?;
             left.push(Candidate {
                 device,
-                position: *position,
+                position,
                 load: load.unwrap_or(0),
                 gpu_load: round.gpu_loads.get(&device.gpu).copied().unwrap_or(0),
                 distance: distance.unwrap_or_default(),

@@ -14,17 +14,17 @@ use getgpu_model::{Device, Failure, LinkMap};
 pub(super) fn links(
     node: &mut Node<'_>,
     request: &Owned,
-    pool: &[(usize, &Device)],
+    pool: &[&Device],
 ) -> Result<Option<LinkMap>, Failure> {
     let is_open = request.count > 1
         && pool.len() > request.count
         && request.policy.is_none()
         && request.filter.share.is_none()
-        && pool.iter().all(|(_, device)| device.slot.is_none());
+        && pool.iter().all(|device| device.slot.is_none());
     if !is_open {
         return Ok(None);
     }
-    let gpus: Vec<u32> = pool.iter().map(|(_, device)| device.gpu).collect();
+    let gpus: Vec<u32> = pool.iter().map(|device| device.gpu).collect();
     node.nvml()?.links(&gpus).map(Some)
 }
 

@@ -13,7 +13,7 @@ impl Chooser<'_, '_> {
     pub(super) fn gpu_loads(
         &mut self,
         probe: &OfdLock,
-        pool: &[(usize, &Device)],
+        pool: &[&Device],
         inventory: &Inventory,
     ) -> Result<HashMap<u32, i64>, Failure> {
         let mut loads = HashMap::new();
@@ -21,7 +21,7 @@ impl Chooser<'_, '_> {
             return Ok(loads);
         }
         // What happens on a GPU that cannot be chosen decides nothing, and it may not answer.
-        let pool: HashSet<u32> = pool.iter().map(|(_, device)| device.gpu).collect();
+        let pool: HashSet<u32> = pool.iter().map(|device| device.gpu).collect();
         let devices = inventory.devices.iter();
         for device in devices.filter(|device| pool.contains(&device.gpu)) {
             let mut load = self.load(probe, device)?;

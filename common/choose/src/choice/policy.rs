@@ -11,7 +11,7 @@ use getgpu_settings::Policy;
 #[derive(Clone, Debug)]
 pub(crate) struct Candidate<'a> {
     pub device: &'a Device,
-    /// Its place in the order of the node.
+    /// Its place in the pool.
     pub(crate) position: usize,
     /// Units of it that are taken; read for shares only, else 0.
     pub(crate) load: i64,

@@ -11,7 +11,7 @@ use getgpu_model::{Device, LinkMap};
 
 /// One choice in the making.
 pub(super) struct Round<'d> {
-    pub(super) pool: &'d [(usize, &'d Device)],
+    pub(super) pool: &'d [&'d Device],
     /// Whether a program could not use two devices of one GPU instance.
     pub(super) apart: bool,
     pub(super) gpu_loads: HashMap<u32, i64>,
@@ -67,11 +67,11 @@ impl Round<'_> {
         } else {
             Rejected::Tentative
         };
-        let reason = |(position, device): &(usize, &Device)| {
-            let why = self.rejected.remove(position);
+        let reason = |(position, device): (usize, &&Device)| {
+            let why = self.rejected.remove(&position);
             ((*device).clone(), why.unwrap_or_else(|| rest.clone()))
         };
-        self.pool.iter().map(reason).collect()
+        self.pool.iter().enumerate().map(reason).collect()
     }
 }
 

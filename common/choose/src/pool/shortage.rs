@@ -28,8 +28,8 @@ impl Filter {
     }
 }
 
-/// The devices to choose from, each with its place in the order of the node. Fewer than
-/// `count` is a failure that waiting cannot cure.
+/// The devices to choose from, in the order of the node. Fewer than `count` is a failure that waiting
+/// cannot cure.
 ///
 /// # Errors
 ///
@@ -38,13 +38,10 @@ pub fn candidates<'i>(
     filter: &Filter,
     inventory: &'i Inventory,
     count: usize,
-) -> Result<Vec<(usize, &'i Device)>, Failure> {
-    let outside = filter.classify(inventory);
-    let sorted = inventory.devices.iter().enumerate().zip(&outside);
-    let inside = sorted.filter(|(_, out)| out.is_none());
-    let pool: Vec<(usize, &Device)> = inside.map(|(device, _)| device).collect();
+) -> Result<Vec<&'i Device>, Failure> {
+    let pool: Vec<&Device> = filter.pool(inventory).collect();
     let there = match pool.len() {
-        0 => return Err(empty_pool(filter, inventory, &outside)),
+        0 => return Err(empty_pool(filter, inventory)),
         there if there >= count => return Ok(pool),
         there => there,
     };
@@ -75,7 +72,7 @@ pub fn candidates<'i>(
 pub const CONTAINER_WITHOUT_MIG: &str = "if the host's GPU has MIG devices, this container was not given one: name it when the container is started, such as docker run --gpus device=MIG-UUID";
 
 /// Nothing in the pool: what there is instead. Asking again cannot help.
-pub fn empty_pool(filter: &Filter, inventory: &Inventory, outside: &[Option<Outside>]) -> Failure {
+pub fn empty_pool(filter: &Filter, inventory: &Inventory) -> Failure {
     if inventory.devices.is_empty() {
         return match inventory.troubles().first() {
             Some(problem) if problem.contains(WITHOUT_PREFIX) => {
@@ -92,6 +89,7 @@ pub fn empty_pool(filter: &Filter, inventory: &Inventory, outside: &[Option<Outs
             }
         };
     }
+    let outside = filter.classify(inventory);
     if outside.iter().all(|out| *out == Some(Outside::NotUsable)) {
         return NodeCause::NoGpuOpens.into();
     }
@@ -100,7 +98,7 @@ pub fn empty_pool(filter: &Filter, inventory: &Inventory, outside: &[Option<Outs
     let parts = counts.iter();
     let parts = parts.map(|(out, n)| format!("{n} {}", filter.reason(*out)));
     let parts = parts.collect::<Vec<_>>().join("; ");
-    let outside = parts + &unread_lines(filter, outside);
+    let outside = parts + &unread_lines(filter, &outside);
     // What does not answer may be what is asked for.
     let mut silent = inventory.nameless();
     if let Some(silent) = silent.find(|silent| may_be_on(filter, silent)) {
@@ -182,9 +180,9 @@ mod tests {
             problems: vec!["GPU 0: lost".into()],
             ..Inventory::default()
         };
-        assert_eq!(empty_pool(&Filter::default(), &sick, &[]).kind, Kind::Nvml);
+        assert_eq!(empty_pool(&Filter::default(), &sick).kind, Kind::Nvml);
         assert_eq!(
-            empty_pool(&Filter::default(), &Inventory::default(), &[]).kind,
+            empty_pool(&Filter::default(), &Inventory::default()).kind,
             Kind::NoUsableGpu
         );
     }

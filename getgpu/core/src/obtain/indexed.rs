@@ -96,11 +96,7 @@ fn of_index<'a>(
 ) -> Result<&'a Device, Failure> {
     let order = IndexOrder::of(&granted.filter, inventory);
     if order.places.is_empty() && order.ends_at.is_none() {
-        return Err(pool::empty_pool(
-            &granted.filter,
-            inventory,
-            &granted.filter.classify(inventory),
-        ));
+        return Err(pool::empty_pool(&granted.filter, inventory));
     }
     match (order.places.get(index), order.ends_at) {
         (Some(Indexed::Device(device, None)), _) => Ok(device),
