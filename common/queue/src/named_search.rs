@@ -130,7 +130,7 @@ impl Seeker for NamedSearch<'_> {
     fn in_vain(&mut self, probe: &OfdLock, waited: Duration) -> Failure {
         let is_free = |device: &Device| {
             let offered = device_claim::units(probe, &self.request, device);
-            offered.is_ok_and(|offered| offered.is_available())
+            offered.is_ok_and(|offered| offered.is_ok())
         };
         let devices = self.named.devices;
         let taken = devices.iter().find(|device| !is_free(device));

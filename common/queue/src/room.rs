@@ -2,7 +2,7 @@
 //! taken, and NVML is not asked.
 
 use super::Availability;
-use getgpu_choose::{Offer, Owned, Rejected, choice::device_claim};
+use getgpu_choose::{Owned, Rejected, choice::device_claim};
 use getgpu_lock::{LockFile, OfdLock, kept};
 use getgpu_model::{Device, Failure, Inventory};
 
@@ -35,12 +35,12 @@ pub fn availability<'d>(
     let mut availability = Availability::default();
     for device in devices {
         match device_claim::units(probe, request, device)? {
-            Offer::Available(_) => availability.free.push(device.uuid.clone()),
-            Offer::Rejected(Rejected::Tentative) => {
+            Ok(_) => availability.free.push(device.uuid.clone()),
+            Err(Rejected::Tentative) => {
                 availability.tentative.push(device.uuid.clone());
             }
-            Offer::Rejected(Rejected::Kept) => availability.kept += 1,
-            Offer::Rejected(_) => {}
+            Err(Rejected::Kept) => availability.kept += 1,
+            Err(_) => {}
         }
     }
     Ok(availability)

@@ -80,7 +80,7 @@ impl Soon<'_> {
         }
         for device in self.request.filter.pool(self.inventory) {
             let (probe, request) = (self.probe, self.request);
-            if device_claim::units(probe, request, device)?.is_available() {
+            if device_claim::units(probe, request, device)?.is_ok() {
                 room += 1;
             } else {
                 let leaving = self.leaving(lack, ending, device)?;

@@ -83,7 +83,7 @@ impl Chooser<'_, '_> {
             if !self.request.filter.takes(kind, &device) {
                 continue;
             }
-            if let Offer::Available(claim) = self.try_device(probe, &device)? {
+            if let Ok(claim) = self.try_device(probe, &device)? {
                 return Ok(Some(Part::claimed(device, claim)));
             }
         }
@@ -124,13 +124,13 @@ impl Chooser<'_, '_> {
             let (mut is_picked, mut is_contended) = (false, false);
             for candidate in self.candidates(probe, &round)? {
                 match self.try_device(probe, candidate.device)? {
-                    Offer::Available(claim) => {
+                    Ok(claim) => {
                         round.pick(&candidate, claim);
                         is_picked = true;
                         break;
                     }
-                    Offer::Rejected(Rejected::Tentative) => is_contended = true,
-                    Offer::Rejected(why) => {
+                    Err(Rejected::Tentative) => is_contended = true,
+                    Err(why) => {
                         round.rejected.insert(candidate.position, why);
                     }
                 }
@@ -169,7 +169,7 @@ impl Chooser<'_, '_> {
             if round.has_seen(position) || (self.skip)(device) {
                 continue;
             }
-            if let Offer::Rejected(why) = self.try_device(probe, device)? {
+            if let Err(why) = self.try_device(probe, device)? {
                 round.rejected.insert(position, why);
             }
         }
@@ -239,8 +239,8 @@ impl Chooser<'_, '_> {
         device: &Device,
     ) -> Result<Option<Rejected>, Failure> {
         match device_claim::units(probe, self.request, device)? {
-            Offer::Available(units) => self.objection(probe, device, &units),
-            Offer::Rejected(why) => Ok(Some(why)),
+            Ok(units) => self.objection(probe, device, &units),
+            Err(why) => Ok(Some(why)),
         }
     }
 
@@ -307,13 +307,11 @@ impl Chooser<'_, '_> {
     ) -> Result<Offer<Claim>, Failure> {
         let claim =
             match device_claim::claim(self.lock_file, probe, self.side, self.request, device)? {
-                Offer::Available(claim) => claim,
-                Offer::Rejected(why) => return Ok(Offer::Rejected(why)),
+                Ok(claim) => claim,
+                Err(why) => return Ok(Err(why)),
             };
-        Ok(match self.objection(probe, device, claim.units())? {
-            None => Offer::Available(claim),
-            Some(why) => Offer::Rejected(why),
-        })
+        let objection = self.objection(probe, device, claim.units())?;
+        Ok(objection.map_or(Ok(claim), Err))
     }
 }
 

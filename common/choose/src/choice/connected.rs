@@ -39,7 +39,7 @@ pub(super) fn retain_best(
 ) -> Result<(), Failure> {
     let mut free = Vec::new();
     for candidate in left.iter() {
-        if device_claim::units(probe, request, candidate.device)?.is_available() {
+        if device_claim::units(probe, request, candidate.device)?.is_ok() {
             free.push(candidate.device.gpu);
         }
     }

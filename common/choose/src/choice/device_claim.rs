@@ -26,19 +26,17 @@ pub fn claim(
 ) -> Result<Offer<Claim>, Failure> {
     let span = Span::of(&device.uuid);
     let units = match units(probe, request, device)? {
-        Offer::Available(units) => units,
-        Offer::Rejected(why) => return Ok(Offer::Rejected(why)),
+        Ok(units) => units,
+        Err(why) => return Ok(Err(why)),
     };
     let spec = ClaimSpec {
         side,
         level: request.level(),
         units,
     };
-    Ok(match claim::try_claim(lock_file, &spec, span)? {
-        Some(claim) => Offer::Available(claim),
-        // What was free a moment ago is not; of a part there may be room beside it.
-        None => Offer::Rejected(Rejected::Tentative),
-    })
+    // What was free a moment ago is not; of a part there may be room beside it.
+    let claim = claim::try_claim(lock_file, &spec, span)?;
+    Ok(claim.ok_or(Rejected::Tentative))
 }
 
 /// How long a call looks again while only tentative claims of others are in the way.
@@ -81,14 +79,14 @@ pub fn units(probe: &OfdLock, request: &Owned, device: &Device) -> Result<Offer<
     let wanted = match portion {
         Portion::All => None,
         Portion::Units(wanted) => Some(wanted),
-        Portion::TooLarge => return Ok(Offer::Rejected(Rejected::NoRoom)),
+        Portion::TooLarge => return Ok(Err(Rejected::NoRoom)),
     };
     if wanted.is_none() && level == Level::Outer {
         // The usual case, in two questions.
         return Ok(match occupancy::seen_or_kept(probe, span)? {
-            Some(Seen::Kept) if request.leaves_kept() => Offer::Rejected(Rejected::Kept),
+            Some(Seen::Kept) if request.leaves_kept() => Err(Rejected::Kept),
             Some(Seen::Held(held)) => unless_held(Some(held), own),
-            Some(Seen::Kept) | None => Offer::Available(own),
+            Some(Seen::Kept) | None => Ok(own),
         });
     }
     let taken = Occupancy::read(probe, level, span)?;
@@ -96,18 +94,16 @@ pub fn units(probe: &OfdLock, request: &Owned, device: &Device) -> Result<Offer<
         return Ok(unless_held(taken.held(&own), own));
     };
     if own.difference(&taken.confirmed).count() < wanted {
-        return Ok(Offer::Rejected(Rejected::NoRoom));
+        return Ok(Err(Rejected::NoRoom));
     }
     // Asked only where there is room: of a device that is in use, people are told who uses it.
     let is_left = level == Level::Outer && request.leaves_kept();
     if is_left && occupancy::is_kept(probe, span)? {
-        return Ok(Offer::Rejected(Rejected::Kept));
+        return Ok(Err(Rejected::Kept));
     }
-    Ok(match own.difference(&taken.all()).first(wanted) {
-        Some(room) => Offer::Available(room),
-        // There is room as soon as the tentative claims give way.
-        None => Offer::Rejected(Rejected::Tentative),
-    })
+    // There is room as soon as the tentative claims give way.
+    let room = own.difference(&taken.all()).first(wanted);
+    Ok(room.ok_or(Rejected::Tentative))
 }
 
 /// Whether the request had room on the device if no process held the units `leaving`.
@@ -137,8 +133,8 @@ pub fn fits_without(
 
 fn unless_held(held: Option<Held>, units: Units) -> Offer<Units> {
     match held {
-        None => Offer::Available(units),
-        Some(Held::Confirmed) => Offer::Rejected(Rejected::Taken),
-        Some(Held::Tentative) => Offer::Rejected(Rejected::Tentative),
+        None => Ok(units),
+        Some(Held::Confirmed) => Err(Rejected::Taken),
+        Some(Held::Tentative) => Err(Rejected::Tentative),
     }
 }

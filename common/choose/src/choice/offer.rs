@@ -5,21 +5,8 @@ use getgpu_model::{Activity, Device, Failure, Usage};
 
 use crate::take::Taken;
 
-/// What can be had of one device.
-#[derive(Debug)]
-pub enum Offer<T> {
-    /// It can be had.
-    Available(T),
-    /// It cannot, and why.
-    Rejected(Rejected),
-}
-
-impl<T> Offer<T> {
-    /// Whether it can be had.
-    pub fn is_available(&self) -> bool {
-        matches!(self, Self::Available(_))
-    }
-}
+/// What can be had of one device, or why it cannot.
+pub type Offer<T> = Result<T, Rejected>;
 
 /// Why a device was not taken.
 #[derive(Clone, Debug, PartialEq, Eq)]

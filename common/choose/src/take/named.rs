@@ -9,7 +9,7 @@ use super::in_use::InUse;
 use super::taken::{Got, Part, Taken};
 use crate::causes::{ChooseCause, Room};
 use crate::choice::device_claim::{self, Retry};
-use crate::choice::offer::{Offer, Rejected};
+use crate::choice::offer::Rejected;
 use crate::ownership::{Basis, Cover};
 use crate::pool::Portion;
 use crate::request::{Granted, Owned};
@@ -336,9 +336,9 @@ impl NamedDevice<'_> {
         let retry = Retry::new(PATIENCE, PAUSE);
         loop {
             match device_claim::claim(lock_file, self.probe, side, self.request, self.device)? {
-                Offer::Available(claim) => return Ok(Some(claim)),
-                Offer::Rejected(Rejected::Tentative) if retry.pause() => {}
-                Offer::Rejected(_) => return Ok(None),
+                Ok(claim) => return Ok(Some(claim)),
+                Err(Rejected::Tentative) if retry.pause() => {}
+                Err(_) => return Ok(None),
             }
         }
     }

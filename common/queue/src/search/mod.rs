@@ -19,7 +19,7 @@ use super::tolerance::Tolerance;
 use super::{At, Availability, Name, NotServed, Seeker, Served, Tried, availability};
 use getgpu_ask::Node;
 use getgpu_choose::{
-    ChoiceOutcome, Chooser, Granted, Offer, Owned, Rejected, RejectionReport, Taken,
+    ChoiceOutcome, Chooser, Granted, Owned, Rejected, RejectionReport, Taken,
     choice::{cap, device_claim},
 };
 use getgpu_linux::BlockedSignals;
@@ -196,13 +196,13 @@ impl<'a, 'n, N: Name> Search<'a, 'n, N> {
     fn last_reason(&self, probe: &OfdLock, device: &Device) -> Rejected {
         match device_claim::units(probe, &self.request, device) {
             // What NVML said counts only of devices that no process holds on the lock.
-            Ok(Offer::Available(_)) => {
+            Ok(Ok(_)) => {
                 let mut rejected = self.rejected.iter();
                 let known =
                     rejected.find(|(known, why)| known.uuid == device.uuid && why.is_of_nvml());
                 known.map_or(Rejected::Free, |(_, why)| why.clone())
             }
-            Ok(Offer::Rejected(why)) => why,
+            Ok(Err(why)) => why,
             Err(_) => Rejected::Free,
         }
     }

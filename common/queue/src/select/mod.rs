@@ -214,7 +214,7 @@ impl<'at> Selection<'_, '_, 'at> {
         probe: &OfdLock,
     ) -> Result<bool, Failure> {
         for (device, _) in rejected.iter().filter(|(_, why)| why.is_of_lock()) {
-            if device_claim::units(probe, self.request, device)?.is_available() {
+            if device_claim::units(probe, self.request, device)?.is_ok() {
                 return Ok(true);
             }
         }

@@ -69,7 +69,7 @@ fn has_room_beside(node: &mut Node<'_>, request: &Owned, device: &Device) -> Res
 
 /// How many times the request fits on a device, as far as the lock tells.
 fn places(probe: &OfdLock, request: &Owned, device: &Device) -> Result<i64, Failure> {
-    if !device_claim::units(probe, request, device)?.is_available() {
+    if device_claim::units(probe, request, device)?.is_err() {
         return Ok(0);
     }
     let (ours, portion) = request.portion(device);

@@ -45,14 +45,12 @@ pub fn indexed(
     let why = match cap::enter(&call.lock_file, &probe, &inventory, request)? {
         Admission::Over(over) => format!("{}: {}", device.uuid, over.message),
         Admission::Within(guard) => match offer(call, &mut chooser, &probe, device)? {
-            Offer::Available(claim) => {
+            Ok(claim) => {
                 let parts = vec![Part::claimed(device.clone(), claim)];
                 let taken = Taken::new(parts, request.cover.clone(), guard);
                 return Ok(Chosen::Unconfirmed(Selected::Taken(taken)));
             }
-            Offer::Rejected(why) => {
-                explain::passed_over(device, Some(&why), &call.lock_file, &probe)
-            }
+            Err(why) => explain::passed_over(device, Some(&why), &call.lock_file, &probe),
         },
     };
     accept_unreserved(call, &why)?;
@@ -69,8 +67,7 @@ fn offer(
     device: &Device,
 ) -> Result<Offer<Claim>, Failure> {
     let offered = chooser.try_device(probe, device)?;
-    let (Offer::Rejected(Rejected::Busy(_)), Keep::Hold(Some(pid))) = (&offered, call.options.keep)
-    else {
+    let (Err(Rejected::Busy(_)), Keep::Hold(Some(pid))) = (&offered, call.options.keep) else {
         return Ok(offered);
     };
     Ok(running::claim(chooser, probe, device, pid)?.unwrap_or(offered))

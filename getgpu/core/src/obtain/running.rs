@@ -19,8 +19,7 @@ pub fn claim(
 ) -> Result<Option<Offer<Claim>>, Failure> {
     let (lock_file, request) = (chooser.lock_file, chooser.request);
     let side = Side::Reservation;
-    let Offer::Available(claim) = device_claim::claim(lock_file, probe, side, request, device)?
-    else {
+    let Ok(claim) = device_claim::claim(lock_file, probe, side, request, device)? else {
         return Ok(None);
     };
     let usage = chooser.node.nvml()?.usage(device, Detail::Full)?;
@@ -30,9 +29,9 @@ pub fn claim(
         return Ok(None);
     }
     let other = pids.iter().find(|process| !is_own(process));
-    Ok(Some(other.map_or(Offer::Available(claim), |other| {
+    Ok(Some(other.map_or(Ok(claim), |other| {
         let other = users::name_process(*other);
-        Offer::Rejected(Rejected::Busy(format!("also used by {other}")))
+        Err(Rejected::Busy(format!("also used by {other}")))
     })))
 }
 
