@@ -295,10 +295,7 @@ impl Observer for Together<'_> {
         match obstacle {
             Obstacle::Queue => wait.into(),
             Obstacle::NoneFree => {
-                let around = match self.request.cover {
-                    None => self.request.grant.way_around(),
-                    Some(_) => "",
-                };
+                let around = self.request.way_around();
                 format!("getgpu --list shows who holds what; {wait}{around}")
             }
         }

@@ -321,7 +321,7 @@ impl Grant {
 
     /// What a hint adds where the variable leaves only some devices, and no batch system set it:
     /// a pipeline may have set an index without asking anything.
-    pub fn way_around(&self) -> &'static str {
+    pub(super) fn way_around(&self) -> &'static str {
         match self.is_named_by_variable() && !self.batch_job {
             true if self.of_link => {
                 "; CUDAWRAP_IGNORE_GRANT=1 chooses among all devices, and not only those of CUDA_VISIBLE_DEVICES"

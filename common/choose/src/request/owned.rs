@@ -93,6 +93,14 @@ impl Owned {
             })
     }
 
+    /// What a hint adds where it is the variable that leaves only some devices.
+    pub fn way_around(&self) -> &'static str {
+        match self.cover {
+            None => self.grant.way_around(),
+            Some(_) => "",
+        }
+    }
+
     /// What of a device this call may take, which is what it owns there already, else all of
     /// it; and how much of that it wants.
     pub fn portion(&self, device: &Device) -> (Units, Portion) {

@@ -366,10 +366,7 @@ impl<N: Name> Seeker for Search<'_, '_, N> {
         let rejected: Vec<_> = pool
             .map(|device| (device.clone(), self.last_reason(probe, device)))
             .collect();
-        let around = match self.request.cover {
-            None => self.request.grant.way_around(),
-            Some(_) => "",
-        };
+        let around = self.request.way_around();
         let remedy = &format!("getgpu --list shows who holds what{around}");
         let failure = if rejected.iter().all(|(_, why)| *why == Rejected::Free) {
             let free = quantity::counted(rejected.len(), "free device");

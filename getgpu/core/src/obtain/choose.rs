@@ -111,10 +111,6 @@ impl Observer for Explained<'_> {
     }
 
     fn hint(&self, _obstacle: Obstacle) -> String {
-        let around = match self.request.cover {
-            None => self.request.grant.way_around(),
-            Some(_) => "",
-        };
-        format!("{HINT}{around}")
+        format!("{HINT}{}", self.request.way_around())
     }
 }
