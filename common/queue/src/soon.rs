@@ -4,7 +4,10 @@
 
 use std::time::Duration;
 
-use getgpu_choose::{Owned, choice::device_claim};
+use getgpu_choose::{
+    Owned,
+    choice::{cap, device_claim},
+};
 use getgpu_linux::{
     Stat,
     procfs::{fdinfo, namespaces},
@@ -23,58 +26,57 @@ pub(crate) const NOTICE: Duration = Duration::from_millis(300);
 /// busy machine that takes its time, and one that was stopped never does.
 const UNNOTICED: Duration = Duration::from_millis(2500);
 
-/// What keeps a request from its devices.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) enum Lack {
-    /// Too few are free: those count that the request could use.
-    Devices,
-    /// Its user has as many as the site allows: the user's own count, on whatever device.
-    Allowance,
+/// How long a call waits for what is about to become free; none if too little is. `linger`: how long
+/// reservations outlast their programs.
+///
+/// # Errors
+///
+/// The lock file cannot be read.
+pub(crate) fn time(
+    lock_file: &LockFile,
+    probe: &OfdLock,
+    request: &Owned,
+    inventory: &Inventory,
+    linger: Duration,
+) -> Result<Option<Duration>, Failure> {
+    let soon = Soon {
+        lock_file,
+        probe,
+        request,
+        inventory,
+        is_over_limit: cap::over(lock_file, probe, inventory, request)?.is_some(),
+    };
+    if soon.is_enough(&[])? {
+        return Ok(Some(linger + MARGIN));
+    }
+    let mut own = own_that_may_end_soon(lock_file, request.level());
+    if own.is_empty() || !soon.is_enough(&own)? {
+        return Ok(None);
+    }
+    own.retain(has_outlived_its_programs);
+    let is_unnoticed = !own.is_empty() && soon.is_enough(&own)?;
+    Ok(Some(if is_unnoticed { UNNOTICED } else { NOTICE }))
 }
 
 /// The question whether a request could be served soon.
-pub(crate) struct Soon<'a> {
-    pub(crate) lock_file: &'a LockFile,
-    pub(crate) probe: &'a OfdLock,
-    pub(crate) request: &'a Owned,
-    pub(crate) inventory: &'a Inventory,
-    /// How long reservations outlast their programs.
-    pub(crate) linger: Duration,
+struct Soon<'a> {
+    lock_file: &'a LockFile,
+    probe: &'a OfdLock,
+    request: &'a Owned,
+    inventory: &'a Inventory,
+    /// Its user has as many as the site allows: then what the user has on whatever device counts,
+    /// and not what the request could use.
+    is_over_limit: bool,
 }
 
 impl Soon<'_> {
-    /// How long a call waits for what is about to become free; none if too little is.
-    ///
-    /// # Errors
-    ///
-    /// The lock file cannot be read.
-    pub(crate) fn time(&self, lack: Lack) -> Result<Option<Duration>, Failure> {
-        if self.is_enough(lack, &[])? {
-            return Ok(Some(self.linger + MARGIN));
-        }
-        let mut own = own_that_may_end_soon(self.lock_file, self.level(lack));
-        if own.is_empty() || !self.is_enough(lack, &own)? {
-            return Ok(None);
-        }
-        own.retain(has_outlived_its_programs);
-        let is_unnoticed = !own.is_empty() && self.is_enough(lack, &own)?;
-        Ok(Some(if is_unnoticed { UNNOTICED } else { NOTICE }))
-    }
-
-    fn level(&self, lack: Lack) -> Level {
-        match lack {
-            Lack::Devices => self.request.level(),
-            Lack::Allowance => Level::Outer,
-        }
-    }
-
     /// Whether the request could be served as soon as what lingers has ended, and what these
     /// holders have.
-    fn is_enough(&self, lack: Lack, ending: &[HolderProcess]) -> Result<bool, Failure> {
+    fn is_enough(&self, ending: &[HolderProcess]) -> Result<bool, Failure> {
         let (mut room, mut soon) = (0, 0);
-        if lack == Lack::Allowance {
+        if self.is_over_limit {
             for device in &self.inventory.devices {
-                soon += usize::from(!self.leaving(lack, ending, device)?.is_empty());
+                soon += usize::from(!self.leaving(ending, device)?.is_empty());
             }
             return Ok(soon > 0);
         }
@@ -83,7 +85,7 @@ impl Soon<'_> {
             if device_claim::units(probe, request, device)?.is_ok() {
                 room += 1;
             } else {
-                let leaving = self.leaving(lack, ending, device)?;
+                let leaving = self.leaving(ending, device)?;
                 let fits = device_claim::fits_without(probe, request, device, &leaving)?;
                 soon += usize::from(fits);
             }
@@ -92,19 +94,14 @@ impl Soon<'_> {
     }
 
     /// The units of a device that holders mark as lingering, and those that these holders have.
-    fn leaving(
-        &self,
-        lack: Lack,
-        ending: &[HolderProcess],
-        device: &Device,
-    ) -> Result<Units, Failure> {
-        let (span, level) = (Span::of(&device.uuid), self.level(lack));
+    fn leaving(&self, ending: &[HolderProcess], device: &Device) -> Result<Units, Failure> {
+        let (span, level) = (Span::of(&device.uuid), self.request.level());
         let marks = match level {
             Level::Outer => span.lingering(),
             Level::Inner { .. } => span.inner_lingering(),
         };
         let mut leaving = Occupancy::of(self.probe, &[marks])?.confirmed;
-        if lack == Lack::Allowance && !leaving.is_empty() {
+        if self.is_over_limit && !leaving.is_empty() {
             let own = namespaces::host_uid(nix::unistd::geteuid().as_raw());
             if !holders::uids(self.probe, span, Side::Reservation)?.contains(&own) {
                 leaving = Units::default();

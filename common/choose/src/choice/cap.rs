@@ -86,18 +86,13 @@ impl HeldByUser {
     }
 }
 
-/// A request for more than a user may ever have fails at once, waiting or not. How much
-/// several shares are is known with the inventory.
+/// A request for more than a user may ever have fails at once, waiting or not.
 ///
 /// # Errors
 ///
 /// It is for more.
-pub fn check_satisfiable(request: &Owned, inventory: Option<&Inventory>) -> Result<(), Failure> {
-    let wanted = match (request.filter.share, inventory) {
-        (_, Some(inventory)) => request.most_units(inventory),
-        (None, None) => request.most_units(&Inventory::default()),
-        (Some(_), None) => return Ok(()),
-    };
+pub fn check_satisfiable(request: &Owned, inventory: &Inventory) -> Result<(), Failure> {
+    let wanted = request.most_units(inventory);
     let is_too_little = |most: &u32| wanted > i64::from(*most) * UNITS;
     let Some(most) = request.cap().filter(is_too_little) else {
         return Ok(());

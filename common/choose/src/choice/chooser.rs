@@ -44,16 +44,13 @@ pub struct Chooser<'a, 'n> {
 }
 
 impl Chooser<'_, '_> {
-    /// Picks a random free device without a scan of the node, where the request allows
-    /// it. `None`: only a scan can answer.
+    /// Picks a random free device without a scan of the node, for a request that allows it
+    /// (`Owned::can_pick_randomly`). `None`: only a scan can answer.
     ///
     /// # Errors
     ///
     /// The lock file cannot be locked, or NVML does not answer.
     pub fn pick_randomly(&mut self, probe: &OfdLock) -> Result<Option<Part>, Failure> {
-        if !self.request.can_pick_randomly() {
-            return Ok(None);
-        }
         let gpus = self.node.nvml()?.count()?;
         let kind = match self.request.filter.kind {
             Type::Auto if mig_tree::shows_none() => Type::Gpu,

@@ -55,7 +55,7 @@ impl Owned {
 
     /// Whether a random slot may be drawn: one whole device, any of an open pool, and
     /// nothing to count first.
-    pub(crate) fn can_pick_randomly(&self) -> bool {
+    pub fn can_pick_randomly(&self) -> bool {
         let random = self.policy.is_none_or(|policy| policy == Policy::Random);
         let anywhere = random && self.nearest.is_none();
         self.filter.is_open()

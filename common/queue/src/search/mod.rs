@@ -14,7 +14,7 @@ use super::causes::QueueCause;
 use super::listed;
 use super::outlook::Outlook;
 use super::shared_turn::SharedTurn;
-use super::soon::{Lack, NOTICE, Soon};
+use super::soon;
 use super::tolerance::Tolerance;
 use super::{At, Availability, Name, NotServed, Seeker, Served, Tried, availability};
 use getgpu_ask::Node;
@@ -329,20 +329,9 @@ impl<N: Name> Seeker for Search<'_, '_, N> {
     }
 
     fn extension(&mut self, probe: &OfdLock) -> Result<Option<Duration>, Failure> {
-        let is_over = self.over_limit(probe)?.is_some();
-        let soon = Soon {
-            lock_file: self.lock_file,
-            probe,
-            request: &self.request,
-            inventory: &self.inventory,
-            linger: self.node.settings().linger,
-        };
-        let time = soon.time(if is_over {
-            Lack::Allowance
-        } else {
-            Lack::Devices
-        })?;
-        Ok(time.filter(|time| *time > NOTICE))
+        let (lock_file, linger) = (self.lock_file, self.node.settings().linger);
+        let time = soon::time(lock_file, probe, &self.request, &self.inventory, linger)?;
+        Ok(time.filter(|time| *time > soon::NOTICE))
     }
 
     fn outlook(&self, probe: &OfdLock) -> Outlook {

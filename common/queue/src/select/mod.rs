@@ -11,7 +11,7 @@ use std::time::Duration;
 
 use crate as queue;
 use crate::causes::QueueCause;
-use crate::soon::{Lack, NOTICE, Soon};
+use crate::soon;
 use getgpu_ask::Node;
 use getgpu_choose::{
     ChoiceOutcome, Chooser, Owned, Portion, Rejected, RejectionReport, Taken, choice::cap,
@@ -50,34 +50,36 @@ impl<'at> Selection<'_, '_, 'at> {
     /// Nothing is free and the caller does not wait; or what waiting cannot cure: NVML,
     /// the lock, a pool that could never meet the request.
     pub fn run(mut self, observer: &mut dyn Observer) -> Result<Selected<'at>, Failure> {
-        cap::check_satisfiable(self.request, None)?;
         let probe = self.at.lock_file.open()?;
         let ahead = queue::waiting(&probe, Some(self.request.queue()))?;
-        // Of several devices it has to be known whether a program can use them together.
-        if self.request.most > 1 || ahead > 0 {
-            self.inventory()?;
+        let is_unlisted = ahead == 0 && self.node.known().is_none();
+        let is_random = is_unlisted && self.request.can_pick_randomly();
+        if !is_random {
+            let inventory = self.inventory()?;
+            self.check_satisfiable(&inventory, observer)?;
         }
-        self.check_known(observer)?;
-        let (behind, past);
-        let (mut request, mut only) = (self.request, None);
-        if ahead > 0 {
-            behind = self.left_alone(&probe)?;
-            if behind.1.is_empty() {
+        let (request, only) = if ahead > 0 {
+            let (request, alone) = self.left_alone(&probe)?;
+            if alone.is_empty() {
                 let failure = queue::taken_by(ahead, &observer.hint(Obstacle::Queue));
                 return self.join_queue(failure, Some(Vec::new()), &probe);
             }
-            (request, only) = (&behind.0, Some(&behind.1));
-        }
+            (request, Some(alone))
+        } else {
+            (self.request.clone(), None)
+        };
+        let past;
         let mut chooser = Chooser {
             node: &mut *self.node,
             lock_file: self.at.lock_file,
             side: self.at.side,
-            request,
-            skip: &|device: &Device| only.is_some_and(|only| !only.contains(&device.uuid)),
+            request: &request,
+            skip: &|device| {
+                only.as_ref()
+                    .is_some_and(|only| !only.contains(&device.uuid))
+            },
         };
-        if chooser.node.known().is_none()
-            && let Some(part) = chooser.pick_randomly(&probe)?
-        {
+        if is_random && let Some(part) = chooser.pick_randomly(&probe)? {
             return Ok(Selected::Taken(Taken::new(vec![part], None, None)));
         }
         let inventory = chooser.node.inventory(request.look())?;
@@ -106,15 +108,16 @@ impl<'at> Selection<'_, '_, 'at> {
         }
     }
 
-    /// Whether what is known of the node can ever serve the request.
-    fn check_known(&self, observer: &mut dyn Observer) -> Result<(), Failure> {
-        let Some(inventory) = self.node.known() else {
-            return Ok(());
-        };
-        cap::check_satisfiable(self.request, Some(&inventory))?;
-        let pool: Vec<&Device> = self.request.filter.pool(&inventory).collect();
-        observer.known(&inventory, &pool)?;
-        fits_inside(self.request, &inventory)
+    /// Whether the node can ever serve the request.
+    fn check_satisfiable(
+        &self,
+        inventory: &Inventory,
+        observer: &mut dyn Observer,
+    ) -> Result<(), Failure> {
+        cap::check_satisfiable(self.request, inventory)?;
+        let pool: Vec<&Device> = self.request.filter.pool(inventory).collect();
+        observer.known(inventory, &pool)?;
+        fits_inside(self.request, inventory)
     }
 
     /// What a call may take that finds others waiting: if it does not wait itself, the devices that
@@ -188,23 +191,14 @@ impl<'at> Selection<'_, '_, 'at> {
         inventory: &Inventory,
         probe: &OfdLock,
     ) -> Result<Option<Duration>, Failure> {
-        let soon = Soon {
-            lock_file: self.at.lock_file,
-            probe,
-            request: self.request,
-            inventory,
-            linger: self.node.settings().linger,
+        let (lock_file, request) = (self.at.lock_file, self.request);
+        let linger = self.node.settings().linger;
+        let time = soon::time(lock_file, probe, request, inventory, linger)?;
+        let is_free = match rejected {
+            Some(rejected) => self.has_come_free(rejected, probe)?,
+            None => cap::over(lock_file, probe, inventory, request)?.is_none(),
         };
-        let (time, is_free) = if let Some(rejected) = rejected {
-            (
-                soon.time(Lack::Devices)?,
-                self.has_come_free(rejected, probe)?,
-            )
-        } else {
-            let over = cap::over(self.at.lock_file, probe, inventory, self.request)?;
-            (soon.time(Lack::Allowance)?, over.is_none())
-        };
-        Ok(time.or(is_free.then_some(NOTICE)))
+        Ok(time.or(is_free.then_some(soon::NOTICE)))
     }
 
     /// Whether one of the devices that the lock kept from this call is free by now.
