@@ -41,7 +41,7 @@ pub fn take_in_turn(
         looked: Instant::now(),
     };
     let queue = search.request.queue();
-    let mut ahead = waiting(&probe, Some(queue))?;
+    let mut ahead = waiting(&probe, queue)?;
     if ahead > 0 {
         // Whether the call owns it is a walk through /proc: done only where others wait.
         let owned = named

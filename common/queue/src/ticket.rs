@@ -35,29 +35,23 @@ pub struct Ticket {
 }
 
 impl Ticket {
-    /// Draws the next number of a queue.
-    pub(crate) fn draw(lock_file: &LockFile, queue: u32) -> Result<Self, Failure> {
+    /// Draws the next number of a queue, or of the line for several devices.
+    pub(crate) fn draw(lock_file: &LockFile, queue: Range) -> Result<Self, Failure> {
         let _dispenser = dispenser(lock_file)?;
-        Self::next(lock_file, layout::ticket_range(queue))
+        Self::next(lock_file, queue)
     }
 
     /// The same, and the next number of the line for several devices: those who stand in
     /// both have the same order in both.
     pub(crate) fn draw_for_several(
         lock_file: &LockFile,
-        queue: u32,
+        queue: Range,
     ) -> Result<(Self, Self), Failure> {
         let _dispenser = dispenser(lock_file)?;
         Ok((
-            Self::next(lock_file, layout::ticket_range(queue))?,
+            Self::next(lock_file, queue)?,
             Self::next(lock_file, layout::line_for_several())?,
         ))
-    }
-
-    /// Draws the next number of the line for several devices alone.
-    pub(crate) fn draw_in_line(lock_file: &LockFile) -> Result<Self, Failure> {
-        let _dispenser = dispenser(lock_file)?;
-        Self::next(lock_file, layout::line_for_several())
     }
 
     fn next(lock_file: &LockFile, queue: Range) -> Result<Self, Failure> {
@@ -93,7 +87,7 @@ impl Ticket {
     /// The first number before this one: as long as it is the same, its waiter is the head.
     pub(crate) fn head(&self) -> Result<Option<i64>, Failure> {
         self.below()
-            .map_or(Ok(None), |below| first(&self.own, below))
+            .map_or(Ok(None), |below| head(&self.own, below))
     }
 
     /// How many wait before this one, as far as it matters for the next look: one question
@@ -104,11 +98,11 @@ impl Ticket {
         let Some(below) = self.below() else {
             return Ok(0);
         };
-        let Some(first) = first(&self.own, below)? else {
+        let Some(first) = head(&self.own, below)? else {
             return Ok(0);
         };
         if self.looks.is_multiple_of(COUNTED_AGAIN) {
-            self.place = count(&self.own, Some(below), FAR)?;
+            self.place = self.own.tentative_locks(below, FAR)?.found.len();
         }
         self.looks = self.looks.wrapping_add(1);
         let apart = usize::try_from(below.end() - first).unwrap_or(FAR);
@@ -123,7 +117,8 @@ impl Ticket {
 
     /// How many wait before this one.
     pub(crate) fn ahead(&self) -> Result<usize, Failure> {
-        count(&self.own, self.below(), MOST)
+        self.below()
+            .map_or(Ok(0), |below| waiting(&self.own, below))
     }
 
     /// Lets those behind pass.
@@ -151,57 +146,39 @@ fn dispenser(lock_file: &LockFile) -> Result<OfdLock, Failure> {
     Ok(dispenser)
 }
 
-/// The first number above all that are locked.
-fn above(own: &OfdLock, queue: Range) -> Result<i64, Failure> {
-    Ok(bisect(queue, |range| {
-        Ok(own.conflict(range)?.map(|conflict| conflict.range))
-    })?
-    .unwrap_or(queue.start()))
-}
-
-/// The end of the highest of the ranges that `some` answers with, some of those in its
-/// argument; none if there are none. In 2 log2(n) questions whatever there is, since any
-/// user may have locked every second number.
-fn bisect(
-    range: Range,
-    some: impl Fn(Range) -> LockResult<Option<Range>>,
-) -> LockResult<Option<i64>> {
-    let Some(first) = some(range)? else {
-        return Ok(None);
-    };
-    // Something ends at `low`; nothing begins at `high` or above.
-    let (mut low, mut high) = (first.end(), range.end());
-    while low < high {
-        let middle = low + (high - low) / 2;
-        match Range::between(middle, high).map_or(Ok(None), &some)? {
-            Some(found) => low = found.end(),
-            None => high = middle,
+/// The first number above all that are locked. Found in 2 log2(n) questions, each of which is answered
+/// with any lock of its range, whatever there is, since any user may have locked every second number.
+fn above(own: &OfdLock, queue: Range) -> LockResult<i64> {
+    // Something ends at `low`, or the queue begins there; nothing begins at `high` or above.
+    let (mut low, mut high) = (queue.start(), queue.end());
+    let mut looked_at = Some(queue);
+    while let Some(range) = looked_at {
+        match own.conflict(range)? {
+            Some(found) => low = found.range.end(),
+            None => high = range.start(),
         }
+        looked_at = Range::between(low + (high - low) / 2, high);
     }
-    Ok(Some(low))
+    Ok(low)
 }
 
-/// How many wait: in one queue, or in all.
+/// How many wait with these numbers: those of one queue, or of all.
 ///
 /// # Errors
 ///
 /// The lock file cannot be read.
-pub fn waiting(probe: &OfdLock, queue: Option<u32>) -> Result<usize, Failure> {
-    let numbers = queue.map_or_else(layout::all_tickets, layout::ticket_range);
-    count(probe, Some(numbers), MOST)
+pub fn waiting(probe: &OfdLock, numbers: Range) -> Result<usize, Failure> {
+    // Numbers that stand aside are read-locked, and any user can read-lock many.
+    Ok(probe.tentative_locks(numbers, MOST)?.found.len())
 }
 
-/// The number of the waiter that is the first of a queue; none if no call waits there.
+/// The number that was locked first, of these: that of the first of a queue. None if no call waits
+/// there.
 ///
 /// # Errors
 ///
 /// The lock file cannot be read.
-pub fn head(probe: &OfdLock, queue: u32) -> Result<Option<i64>, Failure> {
-    first(probe, layout::ticket_range(queue))
-}
-
-/// The number that was locked first, of those in `numbers`.
-fn first(probe: &OfdLock, numbers: Range) -> Result<Option<i64>, Failure> {
+pub(crate) fn head(probe: &OfdLock, numbers: Range) -> Result<Option<i64>, Failure> {
     Ok(probe.tentative(numbers)?.map(Range::start))
 }
 
@@ -213,23 +190,16 @@ pub fn taken_by(waiting: usize, remedy: &str) -> Failure {
     }
 }
 
-fn count(probe: &OfdLock, range: Option<Range>, most: usize) -> Result<usize, Failure> {
-    let Some(range) = range else {
-        return Ok(0);
-    };
-    // Numbers that stand aside are read-locked, and any user can read-lock many.
-    Ok(probe.tentative_locks(range, most)?.found.len())
-}
-
 #[cfg(test)]
 mod tests {
     use super::*;
     use crate::private_lock::private_lock;
+    use getgpu_lock::layout::ticket_range;
 
     #[test]
     fn numbers_rise_and_begin_again_when_the_queue_is_empty() {
         let (_directory, lock_file) = private_lock();
-        let draw = |queue| Ticket::draw(&lock_file, queue).unwrap();
+        let draw = |queue| Ticket::draw(&lock_file, ticket_range(queue)).unwrap();
         let (a, b, mut c) = (draw(7), draw(7), draw(7));
         let first = a.number.unwrap();
         let numbers = [&a, &b, &c].map(|ticket| ticket.number.unwrap() - first);
@@ -243,10 +213,10 @@ mod tests {
         let d = draw(7);
         assert_eq!(d.number, Some(first + 3));
         let probe = lock_file.open().unwrap();
-        let heads = [7, 9].map(|queue| head(&probe, queue).unwrap());
+        let heads = [7, 9].map(|queue| head(&probe, ticket_range(queue)).unwrap());
         assert_eq!(heads, [a.number, None]);
         assert_eq!(
-            [Some(7), None].map(|queue| waiting(&probe, queue).unwrap()),
+            [ticket_range(7), layout::all_tickets()].map(|queue| waiting(&probe, queue).unwrap()),
             [3, 3]
         );
         drop((a, c, d));
@@ -262,8 +232,8 @@ mod tests {
         assert!(other.try_write(layout::dispenser()).unwrap());
         std::thread::scope(|scope| {
             let draws = [
-                scope.spawn(|| Ticket::draw(&lock_file, 7).is_ok()),
-                scope.spawn(|| Ticket::draw_for_several(&lock_file, 7).is_ok()),
+                scope.spawn(|| Ticket::draw(&lock_file, ticket_range(7)).is_ok()),
+                scope.spawn(|| Ticket::draw_for_several(&lock_file, ticket_range(7)).is_ok()),
             ];
             std::thread::sleep(DISPENSER / 10);
             assert!(!draws.iter().any(std::thread::ScopedJoinHandle::is_finished));
@@ -272,7 +242,8 @@ mod tests {
         });
         for _ in 0..20 {
             let draw = || {
-                let drawn = (0..20).map(|_| Ticket::draw_for_several(&lock_file, 7).unwrap());
+                let drawn =
+                    (0..20).map(|_| Ticket::draw_for_several(&lock_file, ticket_range(7)).unwrap());
                 drawn.collect::<Vec<_>>()
             };
             let mut drawn = std::thread::scope(|scope| {
@@ -290,7 +261,7 @@ mod tests {
     fn a_place_falls_with_each_served_and_forgets_those_who_left() {
         let (_directory, lock_file) = private_lock();
         let mut queue: Vec<Ticket> = (0..6)
-            .map(|_| Ticket::draw(&lock_file, 5).unwrap())
+            .map(|_| Ticket::draw(&lock_file, ticket_range(5)).unwrap())
             .collect();
         let mut last = queue.pop().unwrap();
         assert_eq!(last.place().unwrap(), 5);
@@ -307,9 +278,9 @@ mod tests {
     fn who_finds_all_numbers_used_looks_for_itself() {
         let (_directory, lock_file) = private_lock();
         let stranger = lock_file.open().unwrap();
-        let top = Range::byte(layout::ticket_range(3).end() - 1);
+        let top = Range::byte(ticket_range(3).end() - 1);
         assert!(stranger.try_write(top).unwrap());
-        let ticket = Ticket::draw(&lock_file, 3).unwrap();
+        let ticket = Ticket::draw(&lock_file, ticket_range(3)).unwrap();
         assert!(ticket.number.is_none() && ticket.is_head().unwrap());
     }
 
@@ -317,8 +288,8 @@ mod tests {
     fn who_stands_aside_is_passed_over_and_may_come_back() {
         let (_directory, lock_file) = private_lock();
         let (a, b) = (
-            Ticket::draw(&lock_file, 1).unwrap(),
-            Ticket::draw(&lock_file, 1).unwrap(),
+            Ticket::draw(&lock_file, ticket_range(1)).unwrap(),
+            Ticket::draw(&lock_file, ticket_range(1)).unwrap(),
         );
         a.stand_aside().unwrap();
         assert_eq!((b.is_head().unwrap(), b.ahead().unwrap()), (true, 0));

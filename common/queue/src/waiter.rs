@@ -11,8 +11,8 @@ use super::progress::Standing;
 use super::retry_schedule::RetrySchedule;
 use super::seeker::{NotServed, Seeker, Tried};
 use super::{Patience, Progress, Ticket, stalled_head};
-use getgpu_linux::run_clock;
-use getgpu_lock::{LockFile, OfdLock, kept};
+use getgpu_linux::{Range, run_clock};
+use getgpu_lock::{LockFile, OfdLock, kept, layout};
 use getgpu_model::{Failure, Uuid};
 
 /// Between two looks of the head, and of the others for each who waits before them.
@@ -71,7 +71,7 @@ impl<'l, S: Seeker> Waiter<'l, S> {
     /// The lock file cannot be opened or locked.
     pub fn new(
         lock_file: &'l LockFile,
-        queue: u32,
+        queue: Range,
         seeker: S,
         progress: Progress,
         patience: Patience,
@@ -206,7 +206,7 @@ impl<'l, S: Seeker> Waiter<'l, S> {
             Vec::new()
         };
         if self.keeping.is_none() && !keepable.is_empty() {
-            let place = Ticket::draw_in_line(self.lock_file)?;
+            let place = Ticket::draw(self.lock_file, layout::line_for_several())?;
             self.keeping = Some(KeepingTurn::new(self.lock_file, place));
         }
         let has_turn = match &mut self.keeping {

@@ -53,7 +53,7 @@ impl Seeker for Script {
     fn attempt(&mut self, may: &dyn Fn(&Uuid) -> bool) -> Result<Tried<Self::Found>, Failure> {
         self.attempts += 1;
         if let Some(probe) = &self.probe {
-            let standing = ticket::waiting(probe, Some(1)).unwrap();
+            let standing = ticket::waiting(probe, layout::ticket_range(1)).unwrap();
             assert!(standing > self.ahead.len(), "it tries without a place");
         }
         if self.attempts <= self.over {
@@ -93,7 +93,7 @@ impl Seeker for Script {
 /// What a waiter behind `ahead` others is served.
 fn wait(mut script: Script, ahead: usize) -> ([bool; 2], u32) {
     let (_directory, lock_file) = private_lock();
-    let tickets = (0..ahead).map(|_| Ticket::draw(&lock_file, 1).unwrap());
+    let tickets = (0..ahead).map(|_| Ticket::draw(&lock_file, layout::ticket_range(1)).unwrap());
     script.ahead = tickets.collect();
     script.probe = lock_file.open().ok();
     let waiter = waiter(&lock_file, script, Wait(None).into());
@@ -102,7 +102,14 @@ fn wait(mut script: Script, ahead: usize) -> ([bool; 2], u32) {
 
 fn waiter(lock_file: &LockFile, script: Script, patience: Patience) -> Waiter<'_, Script> {
     let progress = Progress::silent(&Diag::new("getgpu", Verbosity::Normal));
-    Waiter::new(lock_file, 1, script, progress, patience).unwrap()
+    Waiter::new(
+        lock_file,
+        layout::ticket_range(1),
+        script,
+        progress,
+        patience,
+    )
+    .unwrap()
 }
 
 #[test]
@@ -170,7 +177,7 @@ fn the_wait_is_extended_only_for_what_lingers() {
 fn the_queue_moves_when_fewer_are_ahead_than_before() {
     for leave in [false, true] {
         let (_directory, lock_file) = private_lock();
-        let ahead = vec![Ticket::draw(&lock_file, 1).unwrap()];
+        let ahead = vec![Ticket::draw(&lock_file, layout::ticket_range(1)).unwrap()];
         let script = Script {
             leave,
             ahead,

@@ -4,6 +4,7 @@ use super::grant::Grant;
 use crate::ownership::{self, Decision, OwnershipQuestion};
 use crate::pool::{Filter, Portion};
 use getgpu_ask::Look;
+use getgpu_linux::Range;
 use getgpu_lock::{LockFile, layout};
 use getgpu_model::{Detail, Device, Health, Inventory, Nearest, Share, UNITS, Units, Uuid};
 use getgpu_settings::{DeviceList, Policy};
@@ -227,10 +228,11 @@ impl Granted {
         each.saturating_mul(i64::try_from(self.count).unwrap_or(i64::MAX))
     }
 
-    /// The queue of waiters with this request: the same for all calls that could take the
-    /// same devices.
-    pub fn queue(&self) -> u32 {
-        (layout::fnv1a(self.text().as_bytes()) % u64::from(layout::QUEUES)) as u32
+    /// The queue of waiters with this request, by its numbers: the same for all calls that could take
+    /// the same devices.
+    pub fn queue(&self) -> Range {
+        let hash = layout::fnv1a(self.text().as_bytes());
+        layout::ticket_range((hash % u64::from(layout::QUEUES)) as u32)
     }
 
     /// The request as text: equal for requests that ask for the same.

@@ -51,7 +51,7 @@ impl<'at> Selection<'_, '_, 'at> {
     /// the lock, a pool that could never meet the request.
     pub fn run(mut self, observer: &mut dyn Observer) -> Result<Selected<'at>, Failure> {
         let probe = self.at.lock_file.open()?;
-        let ahead = queue::waiting(&probe, Some(self.request.queue()))?;
+        let ahead = queue::waiting(&probe, self.request.queue())?;
         let is_unlisted = ahead == 0 && self.node.known().is_none();
         let is_random = is_unlisted && self.request.can_pick_randomly();
         if !is_random {

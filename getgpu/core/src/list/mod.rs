@@ -204,7 +204,8 @@ pub fn device_at(node: &mut Node<'_>, asked: Asked, index: usize) -> Result<Uuid
 impl Listing {
     /// What the lock alone tells.
     fn of_lock(lock_file: &LockFile, probe: &OfdLock) -> Result<Self, Failure> {
-        let (in_line, queue) = (getgpu_queue::waiting(probe, None)?, queued(probe)?);
+        let in_line = getgpu_queue::waiting(probe, layout::all_tickets())?;
+        let queue = queued(probe)?;
         Ok(Self {
             driver: None,
             rows: Vec::new(),
