@@ -2,6 +2,8 @@
 //! does not answer keeps its index, so that those behind it keep theirs; where it is not known
 //! how many it would have, nothing behind it has one. Pure.
 
+use std::iter;
+
 use crate::pool::{Filter, Outside};
 use getgpu_model::{Device, Inventory, Silent};
 use getgpu_settings::Type;
@@ -22,14 +24,6 @@ pub struct IndexOrder<'a> {
     pub places: Vec<Indexed<'a>>,
     /// Nothing from here on has one, since it is not known how many devices this GPU has.
     pub ends_at: Option<&'a Silent>,
-}
-
-/// How many indices something has that does not answer.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-enum Places {
-    None,
-    One,
-    Unknown,
 }
 
 impl<'a> IndexOrder<'a> {
@@ -56,14 +50,12 @@ impl<'a> IndexOrder<'a> {
             while let Some(next) = devices.next_if(before) {
                 order.places.push(device(next));
             }
-            match places(silent, filter, inventory) {
-                Places::None => {}
-                Places::One => order.places.push(Indexed::Silent(silent)),
-                Places::Unknown => {
-                    order.ends_at = Some(silent);
-                    return order;
-                }
-            }
+            let Some(indices) = indices(silent, filter, inventory) else {
+                order.ends_at = Some(silent);
+                return order;
+            };
+            let silent = iter::repeat_n(Indexed::Silent(silent), indices);
+            order.places.extend(silent);
         }
         order.places.extend(devices.map(device));
         order
@@ -88,29 +80,24 @@ impl<'a> IndexOrder<'a> {
     }
 }
 
-/// How many indices `silent` has. A GPU that does not answer may be in MIG mode, with any number
-/// of devices, unless no other one is.
-fn places(silent: &Silent, filter: &Filter, inventory: &Inventory) -> Places {
+/// How many indices `silent` has, one or none, if that is known. A GPU that does not answer may be in
+/// MIG mode, with any number of devices, unless no other one is.
+fn indices(silent: &Silent, filter: &Filter, inventory: &Inventory) -> Option<usize> {
     let gpu = inventory.gpus.iter().find(|gpu| gpu.index == silent.gpu);
     if gpu.is_some_and(|gpu| !gpu.usable) {
-        return Places::None;
+        return Some(0);
     }
     if let Some(allowed) = &filter.allowed {
         // A list of which each entry is a device that answers names no other.
         let is_complete = allowed.without(&inventory.devices).is_empty();
-        return if is_complete {
-            Places::None
-        } else {
-            Places::Unknown
-        };
+        return is_complete.then_some(0);
     }
     let any_mig = inventory.gpus.iter().any(|gpu| gpu.mig);
     match (filter.kind, silent.slot) {
-        (Type::Gpu, Some(_)) => Places::None,
-        (_, Some(_)) => Places::One,
-        (Type::Mig, None) => Places::Unknown,
-        (_, None) if any_mig => Places::Unknown,
-        (_, None) => Places::One,
+        (Type::Gpu, Some(_)) => Some(0),
+        (_, Some(_)) => Some(1),
+        (Type::Mig, None) => None,
+        (_, None) => (!any_mig).then_some(1),
     }
 }
 

@@ -112,27 +112,16 @@ impl Outside {
     }
 
     /// The settings that can be behind it.
-    const fn settings(self) -> &'static [&'static str] {
+    pub const fn settings(self) -> &'static [&'static str] {
         match self {
             Self::NotAllowed => &["allowed", "allowed_file"],
             Self::Excluded => &["excluded"],
-            other => other.options(),
-        }
-    }
-
-    /// Those of them that are options of a call.
-    pub const fn options(self) -> &'static [&'static str] {
-        match self {
             Self::WrongType => &["type"],
             Self::OtherGpu => &["gpu"],
             Self::OtherProfile => &["profile"],
             Self::OtherModel | Self::UnknownModel => &["model"],
             Self::TooSmall | Self::UnknownMemory => &["min_memory", "share"],
-            Self::NotAllowed
-            | Self::Excluded
-            | Self::NotUsable
-            | Self::NotGranted
-            | Self::Silent => &[],
+            Self::NotUsable | Self::NotGranted | Self::Silent => &[],
         }
     }
 }

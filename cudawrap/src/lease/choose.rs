@@ -205,8 +205,8 @@ fn leaves_out(call: &CudawrapCall<'_>, request: &Granted, inventory: &Inventory)
     let is_typed = |option: &&str| CHOOSING.contains(option) && call.is_typed(option);
     let why = request.filter.classify(inventory);
     inventory.devices.iter().zip(why).any(|(device, why)| {
-        let options = why.map(Outside::options).unwrap_or_default();
-        grant.contains(&device.uuid) && options.iter().any(is_typed)
+        let settings = why.map(Outside::settings).unwrap_or_default();
+        grant.contains(&device.uuid) && settings.iter().any(is_typed)
     })
 }
 

@@ -121,7 +121,7 @@ fn filtered(
     let mut listing = gather(node, asked, lock_file, &options.columns)?;
     let summary = summary::text(&listing.rows, listing.waiting);
     listing.rows.retain(|row| {
-        let outside = row.outside.map(Outside::options);
+        let outside = row.outside.map(Outside::settings);
         let is_other = outside.is_some_and(|typed| options.choices.first_of(typed).is_some());
         !is_other && options.only.iter().all(|only| row.is_shown(only))
     });
