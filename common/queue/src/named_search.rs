@@ -1,16 +1,13 @@
 //! Devices that a grant names, in turn with the calls that wait for the same ones: at once where
 //! none waits, else behind them in the queue.
 
-use std::rc::Rc;
 use std::time::{Duration, Instant};
 
 use super::causes::QueueCause;
 use super::outlook::Outlook;
 use super::{Availability, NotServed, Progress, Seeker, Tried, Waiter};
 use super::{availability, stalled_head, taken_by, waiting};
-use getgpu_choose::{
-    Decision, Granted, InUse, NamedOutcome, NamedTake, Owned, choice::device_claim,
-};
+use getgpu_choose::{Decision, InUse, NamedOutcome, NamedTake, Owned, choice::device_claim};
 use getgpu_lock::OfdLock;
 use getgpu_model::{Device, Failure, Uuid};
 use getgpu_settings::{Settings, Wait};
@@ -33,30 +30,21 @@ pub fn take_in_turn(
     let wait = settings.longest_wait();
     let waits = wait != Wait::NO;
     let probe = named.lock_file.open()?;
-    let granted = Rc::new(named.request.named(named.uuids()));
-    let mut search = NamedSearch {
-        request: Owned::inside(&granted, None),
-        granted,
-        named: *named,
-        looked: Instant::now(),
-    };
-    let queue = search.request.queue();
+    let queue = named.request.queue();
     let mut ahead = waiting(&probe, queue)?;
     if ahead > 0 {
         // Whether the call owns it is a walk through /proc: done only where others wait.
-        let owned = named
-            .request
-            .owned_of(named.lock_file, &named.uuids(), named.devices);
-        if matches!(owned, Decision::All(_)) {
-            ahead = 0;
-        }
-        search.request = Owned::inside(&search.granted, owned.cover());
-    }
-    if ahead > 0 && !waits {
-        let (request, devices) = (&search.request, named.devices);
-        let alone = stalled_head::left_alone(&probe, request, devices.iter(), devices.len())?;
-        if alone.is_empty() {
-            return Err(taken_by(ahead, how_to_wait));
+        match named.owned() {
+            Decision::All(_) => ahead = 0,
+            owned if !waits => {
+                let request = Owned::inside(&named.request, owned.cover());
+                let wanted = named.devices.len();
+                let devices = named.devices.iter();
+                if stalled_head::left_alone(&probe, &request, devices, wanted)?.is_empty() {
+                    return Err(taken_by(ahead, how_to_wait));
+                }
+            }
+            _ => {}
         }
     }
     drop(probe);
@@ -66,16 +54,19 @@ pub fn take_in_turn(
             return Ok(outcome);
         }
     }
-    search.request = Owned::inside(&search.granted, named.cover());
+    let search = NamedSearch {
+        named,
+        request: Owned::inside(&named.request, named.owned().cover()),
+        looked: Instant::now(),
+    };
     let progress = Progress::asked(settings, named.diag);
     Waiter::new(named.lock_file, queue, search, progress, wait.into())?.wait()
 }
 
 /// A waiter for devices that a grant names.
 struct NamedSearch<'a> {
-    named: NamedTake<'a>,
-    /// What is asked for, and the same inside of what the call owned at the last look.
-    granted: Rc<Granted>,
+    named: &'a NamedTake<'a>,
+    /// What is asked for, inside of what the call owned at the last look.
     request: Owned,
     /// When that was.
     looked: Instant,
@@ -86,7 +77,7 @@ impl NamedSearch<'_> {
     fn look_again(&mut self) {
         if self.looked.elapsed() >= RELOOK {
             self.looked = Instant::now();
-            self.request = Owned::inside(&self.granted, self.named.cover());
+            self.request = Owned::inside(&self.named.request, self.named.owned().cover());
         }
     }
 }

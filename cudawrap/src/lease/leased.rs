@@ -2,6 +2,8 @@
 //! claimed here, after waiting in the queue if that is wanted. A linked program does not
 //! wait for a device that is named for it, and runs there even without a lease.
 
+use std::rc::Rc;
+
 use getgpu_choose::{Granted, NamedOutcome, NamedTake};
 use getgpu_model::{Device, Failure, Uuid};
 use getgpu_queue::take_in_turn;
@@ -50,7 +52,7 @@ fn lease_named(
         lock_file: call.lock_file,
         diag: call.diag,
         linger: call.settings.linger,
-        request,
+        request: Rc::new(request.named(uuids(devices))),
         devices,
     };
     let is_linked = call.origin == Origin::Link;

@@ -10,7 +10,7 @@ use super::taken::{Got, Part, Taken};
 use crate::causes::{ChooseCause, Room};
 use crate::choice::device_claim::{self, Retry};
 use crate::choice::offer::Rejected;
-use crate::ownership::{Basis, Cover};
+use crate::ownership::{Basis, Cover, Decision};
 use crate::pool::Portion;
 use crate::request::{Granted, Owned};
 use getgpu_linux::procfs::{ancestry, namespaces};
@@ -44,7 +44,6 @@ pub enum NamedOutcome {
 }
 
 /// Devices that a grant names, all of which a program is to lease.
-#[derive(Clone, Copy)]
 pub struct NamedTake<'a> {
     /// The lock.
     pub lock_file: &'a LockFile,
@@ -52,8 +51,8 @@ pub struct NamedTake<'a> {
     pub diag: &'a Diag,
     /// How long reservations outlive their programs.
     pub linger: Duration,
-    /// What is asked for.
-    pub request: &'a Granted,
+    /// The request for just these devices (`Granted::named`).
+    pub request: Rc<Granted>,
     /// The devices.
     pub devices: &'a [Device],
 }
@@ -66,11 +65,9 @@ impl NamedTake<'_> {
     }
 
     /// What the call owns of them.
-    pub fn cover(&self) -> Option<Cover> {
-        let owned = self
-            .request
-            .owned_of(self.lock_file, &self.uuids(), self.devices);
-        owned.cover()
+    pub fn owned(&self) -> Decision {
+        let (lock_file, uuids) = (self.lock_file, self.uuids());
+        self.request.owned_of(lock_file, &uuids, self.devices)
     }
 
     /// Takes them. If a reservation of this user or a lease of an ancestor covers all of them, they
@@ -105,10 +102,9 @@ impl NamedTake<'_> {
             is_held |= occupancy::seen(&probe, Span::of(&device.uuid))?.is_some();
         }
         // Where nothing is held the call owns nothing, and /proc need not be searched.
-        let cover = if is_held { self.cover() } else { None };
+        let cover = if is_held { self.owned().cover() } else { None };
         let holder = holder(cover.as_ref());
-        let request = Rc::new(self.request.named(self.uuids()));
-        let request = Owned::inside(&request, cover.clone());
+        let request = Owned::inside(&self.request, cover.clone());
         let gate = (self.devices.len() > 1).then(|| gate::enter(self.lock_file));
         let gate = gate.transpose()?;
         let mut parts = Vec::new();
