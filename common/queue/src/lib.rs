@@ -42,10 +42,10 @@ pub use wanted::waiting_beside;
 use patience::Patience;
 use progress::Progress;
 use retry_schedule::Availability;
-use room::{availability, past_stopped_keeper};
+use room::availability;
 use search::Search;
 pub use ticket::waiting;
 
-use seeker::{NotServed, Seeker, Tried};
+use seeker::{Seeker, Tried};
 use ticket::{Ticket, head, taken_by};
 use waiter::Waiter;

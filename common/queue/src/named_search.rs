@@ -5,7 +5,7 @@ use std::time::{Duration, Instant};
 
 use super::causes::QueueCause;
 use super::outlook::Outlook;
-use super::{Availability, NotServed, Progress, Seeker, Tried, Waiter};
+use super::{Availability, Progress, Seeker, Tried, Waiter};
 use super::{availability, stalled_head, taken_by, waiting};
 use getgpu_choose::{Decision, InUse, NamedOutcome, NamedTake, Owned, choice::device_claim};
 use getgpu_lock::OfdLock;
@@ -101,10 +101,7 @@ impl Seeker for NamedSearch<'_> {
     fn attempt(&mut self, _may: &dyn Fn(&Uuid) -> bool) -> Result<Tried<NamedOutcome>, Failure> {
         match self.named.take()? {
             // Not asked about again at once: its owner changes only when a process exits.
-            NamedOutcome::InUse(_) => Ok(Tried::NoneFree(NotServed {
-                in_use: self.named.uuids(),
-                silent: Vec::new(),
-            })),
+            NamedOutcome::InUse(_) => Ok(Tried::NoneFree(self.named.uuids())),
             found => Ok(Tried::Taken(found)),
         }
     }

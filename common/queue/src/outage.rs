@@ -66,7 +66,9 @@ impl<'a> Outage<'a> {
         };
         let asked = || Progress::asked(self.settings, self.diag);
         let progress = self.progress.get_or_insert_with(asked);
-        progress.update(|| Standing::Trouble(text));
+        if progress.is_due() {
+            progress.say(&Standing::Trouble(text));
+        }
         let left = wait
             .0
             .map_or(Duration::MAX, |time| time.saturating_sub(waited));

@@ -73,23 +73,22 @@ impl Progress {
         run_clock::since(self.began)
     }
 
-    /// Says how it stands: `state` is asked for only if it is to be said.
-    pub(crate) fn update(&mut self, state: impl FnOnce() -> Standing) {
-        if self.silent
-            || self.diag.level() < Verbosity::Normal
-            || self
-                .said
-                .is_some_and(|said| !self.terminal || said.elapsed() < REPAINT)
-            || !self.may_paint()
-        {
-            return;
-        }
-        let state = state();
+    /// Whether it is to be said now how it stands.
+    pub(crate) fn is_due(&self) -> bool {
+        let has_said = |said: Instant| !self.terminal || said.elapsed() < REPAINT;
+        !self.silent
+            && self.diag.level() >= Verbosity::Normal
+            && !self.said.is_some_and(has_said)
+            && self.may_paint()
+    }
+
+    /// Says how it stands.
+    pub(crate) fn say(&mut self, standing: &Standing) {
         if self.terminal {
-            let text = painted(&state, self.diag.program(), self.waited(), columns());
+            let text = painted(standing, self.diag.program(), self.waited(), columns());
             self.write(&format!("\r{text}\x1b[K"));
         } else {
-            self.diag.line("", &line(&state, ""));
+            self.diag.line("", &line(standing, ""));
         }
         self.said = Some(Instant::now());
     }

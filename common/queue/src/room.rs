@@ -3,24 +3,8 @@
 
 use super::Availability;
 use getgpu_choose::{Owned, Rejected, choice::device_claim};
-use getgpu_lock::{LockFile, OfdLock, kept};
-use getgpu_model::{Device, Failure, Inventory};
-
-/// The request, which takes what is kept if the waiter that it is kept for has been stopped.
-///
-/// # Errors
-///
-/// The lock file cannot be read.
-pub fn past_stopped_keeper(
-    lock_file: &LockFile,
-    probe: &OfdLock,
-    request: &Owned,
-    inventory: &Inventory,
-) -> Result<Owned, Failure> {
-    let found = availability(probe, request, request.filter.pool(inventory))?;
-    let is_past = found.suffices_with_kept(request.count) && kept::has_stopped(lock_file, probe)?;
-    Ok(request.taking_kept(is_past))
-}
+use getgpu_lock::OfdLock;
+use getgpu_model::{Device, Failure};
 
 /// Which of these devices have room on the lock now for the request.
 ///

@@ -9,17 +9,9 @@ use getgpu_choose::ChoiceOutcome;
 use getgpu_lock::OfdLock;
 use getgpu_model::{Failure, Uuid};
 
-/// Devices that an attempt has not got.
-#[derive(Debug)]
-pub struct NotServed {
-    /// The devices that NVML shows in use.
-    pub in_use: Vec<Uuid>,
-    /// Those of them whose GPU does not answer.
-    pub silent: Vec<Uuid>,
-}
-
-/// What came of an attempt of a waiter, which looks for an `F`.
-pub type Tried<F> = ChoiceOutcome<F, NotServed>;
+/// What came of an attempt of a waiter, which looks for an `F`: else the devices that NVML shows in
+/// use, or does not tell about.
+pub type Tried<F> = ChoiceOutcome<F, Vec<Uuid>>;
 
 /// A call that looks for a device.
 pub trait Seeker {
@@ -48,6 +40,10 @@ pub trait Seeker {
     /// It cannot be looked for, or the wait is in vain.
     fn settled(&mut self) -> Result<Option<Self::Found>, Failure> {
         Ok(None)
+    }
+    /// Whether the GPU of a device does not answer.
+    fn is_silent(&self, _uuid: &Uuid) -> bool {
+        false
     }
     /// Whether what is known of the node is so old that an attempt is due for that alone.
     fn stale(&self) -> bool {

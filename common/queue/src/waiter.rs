@@ -9,7 +9,7 @@ use super::keeping::KeepingTurn;
 use super::outlook::Outlook;
 use super::progress::Standing;
 use super::retry_schedule::RetrySchedule;
-use super::seeker::{NotServed, Seeker, Tried};
+use super::seeker::{Seeker, Tried};
 use super::{Patience, Progress, Ticket, stalled_head};
 use getgpu_linux::{Range, run_clock};
 use getgpu_lock::{LockFile, OfdLock, kept, layout};
@@ -280,14 +280,14 @@ impl<'l, S: Seeker> Waiter<'l, S> {
         match tried {
             Tried::Taken(found) => return Ok(Some(found)),
             Tried::OverCap(failure) => self.over = Some(failure),
-            Tried::NoneFree(NotServed { in_use, silent }) => {
+            Tried::NoneFree(in_use) => {
                 for uuid in &due {
-                    if silent.contains(uuid) {
-                        self.schedule.silent(uuid, later);
-                    } else if in_use.contains(uuid) {
-                        self.schedule.busy(uuid, later);
-                    } else {
+                    if !in_use.contains(uuid) {
                         self.schedule.lost(uuid, later);
+                    } else if self.seeker.is_silent(uuid) {
+                        self.schedule.silent(uuid, later);
+                    } else {
+                        self.schedule.busy(uuid, later);
                     }
                 }
             }
@@ -322,35 +322,33 @@ impl<'l, S: Seeker> Waiter<'l, S> {
     }
 
     fn say(&mut self) -> Result<(), Failure> {
-        let (ticket, probe, told) = (&self.ticket, &self.probe, &mut self.outlook);
-        let (seeker, schedule) = (&mut self.seeker, &mut self.schedule);
-        let mut ahead = Ok(0);
-        let over = self.over.as_ref();
-        let kept = self.keeping.as_ref().and_then(KeepingTurn::count);
-        self.progress.update(|| {
-            if let Some(over) = over {
-                return Standing::OverLimit(over.message.clone());
-            }
-            if let Some(trouble) = seeker.trouble() {
-                return Standing::Trouble(trouble);
-            }
-            ahead = ticket.ahead();
-            if told.is_none_or(|(at, _)| at.elapsed() >= OUTLOOK) {
-                *told = Some((Instant::now(), seeker.outlook(probe)));
-            }
-            let total = seeker.total();
-            let free = seeker
-                .availability(probe)
-                .map_or(0, |availability| schedule.idle(&availability.free));
-            Standing::Queued {
-                used: total.saturating_sub(free),
-                total,
-                ahead: ahead.as_ref().map_or(0, |ahead| *ahead),
-                kept,
-                outlook: told.map(|(_, outlook)| outlook).unwrap_or_default(),
-            }
-        });
-        ahead.map(drop)
+        if self.progress.is_due() {
+            let standing = self.standing()?;
+            self.progress.say(&standing);
+        }
+        Ok(())
+    }
+
+    fn standing(&mut self) -> Result<Standing, Failure> {
+        if let Some(over) = &self.over {
+            return Ok(Standing::OverLimit(over.message.clone()));
+        }
+        if let Some(trouble) = self.seeker.trouble() {
+            return Ok(Standing::Trouble(trouble));
+        }
+        let known = self.outlook.filter(|(at, _)| at.elapsed() < OUTLOOK);
+        let (at, outlook) =
+            known.unwrap_or_else(|| (Instant::now(), self.seeker.outlook(&self.probe)));
+        self.outlook = Some((at, outlook));
+        let free = self.seeker.availability(&self.probe)?.free;
+        let total = self.seeker.total();
+        Ok(Standing::Queued {
+            used: total.saturating_sub(self.schedule.idle(&free)),
+            total,
+            ahead: self.ticket.ahead()?,
+            kept: self.keeping.as_ref().and_then(KeepingTurn::count),
+            outlook,
+        })
     }
 }
 

@@ -16,7 +16,7 @@ use super::outlook::Outlook;
 use super::shared_turn::SharedTurn;
 use super::soon;
 use super::tolerance::Tolerance;
-use super::{At, Availability, Name, NotServed, Seeker, Served, Tried, availability};
+use super::{At, Availability, Name, Seeker, Served, Tried, availability};
 use getgpu_ask::Node;
 use getgpu_choose::{
     ChoiceOutcome, Chooser, Granted, Owned, Rejected, RejectionReport, Taken,
@@ -212,16 +212,6 @@ impl<'a, 'n, N: Name> Search<'a, 'n, N> {
         let busy = self.rejected.iter().filter(|(_, why)| why.is_of_nvml());
         busy.map(|(device, _)| device.uuid.clone()).collect()
     }
-
-    /// Nothing was to be had, since these devices are in use or their GPU does not answer.
-    fn not_served<F>(&self, in_use: Vec<Uuid>) -> Tried<F> {
-        let of_silent_gpu = |uuid: &&Uuid| {
-            let device = self.inventory.device(uuid);
-            device.is_some_and(|device| self.node.is_silent(device.gpu))
-        };
-        let silent = in_use.iter().filter(of_silent_gpu).cloned().collect();
-        Tried::NoneFree(NotServed { in_use, silent })
-    }
 }
 
 impl<N: Name> Seeker for Search<'_, '_, N> {
@@ -277,7 +267,7 @@ impl<N: Name> Seeker for Search<'_, '_, N> {
 
     fn attempt(&mut self, may: &dyn Fn(&Uuid) -> bool) -> Result<Tried<Self::Found>, Failure> {
         if self.tolerance.pauses(Instant::now()) {
-            return Ok(self.not_served(self.all()));
+            return Ok(Tried::NoneFree(self.all()));
         }
         // Before the locks of the choice: two calls that wait for each other's would wait for ever.
         if let Some(same) = self.name.enter()? {
@@ -315,7 +305,12 @@ impl<N: Name> Seeker for Search<'_, '_, N> {
                 self.all()
             }
         };
-        Ok(self.not_served(in_use))
+        Ok(Tried::NoneFree(in_use))
+    }
+
+    fn is_silent(&self, uuid: &Uuid) -> bool {
+        let device = self.inventory.device(uuid);
+        device.is_some_and(|device| self.node.is_silent(device.gpu))
     }
 
     fn stale(&self) -> bool {

@@ -11,7 +11,7 @@ use std::time::Duration;
 
 use crate as queue;
 use crate::causes::QueueCause;
-use crate::soon;
+use crate::{Patience, soon};
 use getgpu_ask::Node;
 use getgpu_choose::{
     ChoiceOutcome, Chooser, Owned, Portion, Rejected, RejectionReport, Taken, choice::cap,
@@ -127,9 +127,11 @@ impl<'at> Selection<'_, '_, 'at> {
             return Ok((self.request.clone(), Vec::new()));
         }
         let inventory = self.inventory()?;
-        let request =
-            queue::past_stopped_keeper(self.at.lock_file, probe, self.request, &inventory)?;
-        let pool = request.filter.pool(&inventory);
+        let pool = self.request.filter.pool(&inventory);
+        let found = queue::availability(probe, self.request, pool.clone())?;
+        let is_past_keeper = found.suffices_with_kept(self.request.count)
+            && kept::has_stopped(self.at.lock_file, probe)?;
+        let request = self.request.taking_kept(is_past_keeper);
         let left_alone = queue::stalled_head::left_alone(probe, &request, pool, request.count)?;
         Ok((request, left_alone))
     }
@@ -174,11 +176,16 @@ impl<'at> Selection<'_, '_, 'at> {
             return Err(failure);
         }
         pool::candidates(&self.request.filter, &inventory, self.request.count)?;
+        let Wait(limit) = self.node.settings().longest_wait();
+        let patience = Patience {
+            limit: limit.map(|limit| limit.max(soon.unwrap_or_default())),
+            // On a busy machine those ahead take their time, and a holder notices late.
+            extensions: soon.map_or(0, |soon| 1 + u32::from(soon == soon::NOTICE)),
+            failure: (!self.waits()).then_some(failure),
+        };
         Ok(Selected::Queue(Queueing {
             at: self.at,
-            asked: self.waits(),
-            soon,
-            failure,
+            patience,
             rejected: rejected.unwrap_or_default(),
         }))
     }

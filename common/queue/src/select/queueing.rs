@@ -2,15 +2,13 @@
 //! it says meanwhile.
 
 use std::rc::Rc;
-use std::time::Duration;
 
-use crate::soon::NOTICE;
 use crate::{Name, Patience, Progress, Search, Served, Waiter};
 use getgpu_ask::Node;
 use getgpu_choose::{Granted, Rejected};
 use getgpu_lock::{LockFile, Side};
 use getgpu_model::{Device, Diag, Failure};
-use getgpu_settings::{Environment, Settings, Wait};
+use getgpu_settings::Environment;
 
 /// Where a call waits, and where it says so.
 #[derive(Clone, Copy)]
@@ -28,13 +26,8 @@ pub struct At<'a> {
 /// A request that joins the queue.
 pub struct Queueing<'a> {
     pub(super) at: At<'a>,
-    /// Whether the caller asked for a wait.
-    pub(super) asked: bool,
-    /// How long what is about to become free is waited for.
-    pub(super) soon: Option<Duration>,
-    /// Why there is nothing to have now.
-    pub(super) failure: Failure,
-    /// The same of each device that was looked at.
+    pub(super) patience: Patience,
+    /// Why each device that was looked at is not to be had now.
     pub(super) rejected: Vec<(Device, Rejected)>,
 }
 
@@ -51,25 +44,14 @@ impl Queueing<'_> {
         node: &mut Node<'_>,
         name: &mut N,
     ) -> Result<Served<N::Same>, Failure> {
-        let (at, settings) = (self.at, node.settings());
-        let progress = if self.asked {
-            Progress::asked(settings, at.diag)
+        let at = self.at;
+        let progress = if self.patience.failure.is_none() {
+            Progress::asked(node.settings(), at.diag)
         } else {
             Progress::silent(at.diag)
         };
-        let patience = self.patience(settings);
         let queue = granted.queue();
         let search = Search::new(at, Rc::clone(granted), node, name, self.rejected)?;
-        Waiter::new(at.lock_file, queue, search, progress, patience)?.wait()
-    }
-
-    fn patience(&self, settings: &Settings) -> Patience {
-        let (Wait(limit), least) = (settings.longest_wait(), self.soon.unwrap_or_default());
-        Patience {
-            limit: limit.map(|limit| limit.max(least)),
-            // On a busy machine those ahead take their time, and a holder notices late.
-            extensions: self.soon.map_or(0, |soon| 1 + u32::from(soon == NOTICE)),
-            failure: (!self.asked).then(|| self.failure.clone()),
-        }
+        Waiter::new(at.lock_file, queue, search, progress, self.patience)?.wait()
     }
 }
