@@ -111,7 +111,7 @@ pub fn free<'s>(
         None => None,
         Some(Selected::Taken(taken)) => Some(taken),
         Some(Selected::Queue(queueing)) => {
-            let Served::Taken(taken) = queueing.wait(&request, &mut node, &mut Nameless)?;
+            let Served::Taken(taken) = queueing.wait(&mut node, &mut Nameless)?;
             Some(taken)
         }
     };

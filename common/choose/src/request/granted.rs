@@ -7,7 +7,7 @@ use getgpu_ask::Look;
 use getgpu_linux::Range;
 use getgpu_lock::{LockFile, layout};
 use getgpu_model::{Detail, Device, Health, Inventory, Nearest, Share, UNITS, Units, Uuid};
-use getgpu_settings::{DeviceList, Policy};
+use getgpu_settings::Policy;
 
 /// How a call comes to its devices.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -111,14 +111,6 @@ impl Granted {
     pub fn near(mut self, nearest: Nearest) -> Self {
         self.nearest = Some(nearest);
         self
-    }
-
-    /// The same with what the site excludes by now.
-    #[must_use]
-    pub fn without(&self, excluded: DeviceList) -> Self {
-        let mut without = self.clone();
-        without.filter.excluded = excluded;
-        without
     }
 
     /// The request for just these devices, which the grant names.

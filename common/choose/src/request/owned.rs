@@ -8,7 +8,7 @@ use crate::ownership::Cover;
 use crate::pool::{Filter, Portion};
 use getgpu_lock::{Level, LockFile};
 use getgpu_model::{Device, Inventory, Units};
-use getgpu_settings::Policy;
+use getgpu_settings::{DeviceList, Policy};
 
 /// What one call asks for, inside of what it owns.
 #[derive(Clone, Debug)]
@@ -39,9 +39,24 @@ impl Owned {
         }
     }
 
-    /// Inside of what the call owns now.
-    pub fn now(granted: &Rc<Granted>, lock_file: &LockFile, known: Option<&Inventory>) -> Self {
-        Self::inside(granted, granted.owned(lock_file, known).cover())
+    /// The same inside of what the call owns now.
+    #[must_use]
+    pub fn renewed(&self, lock_file: &LockFile, known: &Inventory) -> Self {
+        Self {
+            cover: self.granted.owned(lock_file, Some(known)).cover(),
+            ..self.clone()
+        }
+    }
+
+    /// The same with what the site excludes by now.
+    #[must_use]
+    pub fn without(&self, excluded: DeviceList) -> Self {
+        let mut granted = (*self.granted).clone();
+        granted.filter.excluded = excluded;
+        Self {
+            granted: Rc::new(granted),
+            ..self.clone()
+        }
     }
 
     /// The same for a call that may take, or may not take, what is kept for a waiter.

@@ -30,7 +30,7 @@ impl<N: Name> Search<'_, '_, N> {
         if uuids.len() < self.request.count {
             return Ok(Vec::new());
         }
-        let lock_file = self.lock_file;
+        let lock_file = self.at.lock_file;
         let around = self
             .around
             .get_or_insert_with(|| held_around(lock_file, &uuids));

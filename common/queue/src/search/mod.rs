@@ -19,14 +19,14 @@ use super::tolerance::Tolerance;
 use super::{At, Availability, Name, Seeker, Served, Tried, availability};
 use getgpu_ask::Node;
 use getgpu_choose::{
-    ChoiceOutcome, Chooser, Granted, Owned, Rejected, RejectionReport, Taken,
+    ChoiceOutcome, Chooser, Owned, Rejected, RejectionReport, Taken,
     choice::{cap, device_claim},
 };
 use getgpu_linux::BlockedSignals;
+use getgpu_lock::OfdLock;
 use getgpu_lock::kept::{Courtesy, Keeper};
-use getgpu_lock::{LockFile, OfdLock, Side};
 use getgpu_model::{Device, Failure, Inventory, Uuid, quantity};
-use getgpu_settings::{Environment, Loaded, allowed};
+use getgpu_settings::{Loaded, allowed};
 
 /// The node is listed again so often by the head of the queue, should it have been
 /// re-partitioned.
@@ -38,18 +38,14 @@ const REREAD: Duration = Duration::from_secs(1);
 
 /// What a waiter looks for, and what it knows of the node from its last look.
 pub struct Search<'a, 'n, N> {
-    lock_file: &'a LockFile,
-    side: Side,
-    /// What is asked for, and the same inside of what this call owned at the last look.
-    granted: Rc<Granted>,
+    at: At<'a>,
+    /// What is asked for, inside of what this call owned at the last look.
     request: Owned,
     /// The node, as it was listed last.
     node: &'a mut Node<'n>,
     inventory: Rc<Inventory>,
     /// The last list that had as many devices as are wanted: what the node may have again.
     sufficient: Rc<Inventory>,
-    /// Where the settings are read again from.
-    environment: &'a Environment,
     /// When the node is listed anew, and when settings were read.
     relist_at: Instant,
     read: Instant,
@@ -60,7 +56,6 @@ pub struct Search<'a, 'n, N> {
     rejected: Vec<(Device, Rejected)>,
     /// Whether devices are kept for this waiter, and how it stands to others that keep some.
     is_keeper: bool,
-    takes_kept: bool,
     courtesy: Courtesy,
     /// Devices that what this call comes from holds, once they are looked for, and the turn at a
     /// shared device.
@@ -77,21 +72,18 @@ impl<'a, 'n, N: Name> Search<'a, 'n, N> {
     /// Nothing is known of it, and NVML does not list it.
     pub fn new(
         at: At<'a>,
-        granted: Rc<Granted>,
+        request: Owned,
         node: &'a mut Node<'n>,
         name: &'a mut N,
         rejected: Vec<(Device, Rejected)>,
     ) -> Result<Self, Failure> {
-        let inventory = node.inventory(granted.look())?;
+        let inventory = node.inventory(request.look())?;
         Ok(Self {
-            lock_file: at.lock_file,
-            side: at.side,
-            sufficient: Rc::clone(&inventory),
-            request: Owned::now(&granted, at.lock_file, Some(&inventory)),
-            inventory,
-            granted,
+            at,
+            request,
             node,
-            environment: at.environment,
+            sufficient: Rc::clone(&inventory),
+            inventory,
             relist_at: Instant::now() + RELIST,
             read: Instant::now(),
             name,
@@ -99,7 +91,6 @@ impl<'a, 'n, N: Name> Search<'a, 'n, N> {
             tolerance: Tolerance::default(),
             rejected,
             is_keeper: false,
-            takes_kept: false,
             courtesy: Courtesy::default(),
             around: None,
             shared: SharedTurn::default(),
@@ -117,9 +108,9 @@ impl<'a, 'n, N: Name> Search<'a, 'n, N> {
             return Ok(());
         }
         self.read = Instant::now();
-        if let Ok(loaded) = Loaded::read(self.environment, None) {
+        if let Ok(loaded) = Loaded::read(self.at.environment, None) {
             let excluded = allowed::excluded(&loaded.settings);
-            self.granted = Rc::new(self.granted.without(excluded));
+            self.request = self.request.without(excluded);
         }
         self.own_anew();
         self.around = None;
@@ -129,18 +120,16 @@ impl<'a, 'n, N: Name> Search<'a, 'n, N> {
 
     /// A reservation of this user may have begun or ended since the last look.
     fn own_anew(&mut self) {
-        let owned = Owned::now(&self.granted, self.lock_file, Some(&self.inventory));
-        self.request = owned.taking_kept(self.takes_kept);
+        self.request = self.request.renewed(self.at.lock_file, &self.inventory);
     }
 
     fn gives_way(&mut self, probe: &OfdLock) -> Result<bool, Failure> {
-        let keeper = Keeper::seen(self.lock_file, probe)?;
+        let keeper = Keeper::seen(self.at.lock_file, probe)?;
         Ok(self.courtesy.gives_way(keeper, Instant::now()))
     }
 
     /// Whether what is kept may be taken from now on.
     fn may_take_kept(&mut self, takes_kept: bool) {
-        self.takes_kept = takes_kept;
         self.request = self.request.taking_kept(takes_kept);
     }
 
@@ -153,9 +142,9 @@ impl<'a, 'n, N: Name> Search<'a, 'n, N> {
     fn choose(&mut self, may: &dyn Fn(&Uuid) -> bool) -> Result<ChoiceOutcome, Failure> {
         let relist = self.stale();
         self.own_anew();
-        let probe = self.lock_file.open()?;
+        let probe = self.at.lock_file.open()?;
         let skip = &|device: &Device| !may(&device.uuid);
-        let (lock_file, side, request) = (self.lock_file, self.side, &self.request);
+        let (lock_file, side, request) = (self.at.lock_file, self.at.side, &self.request);
         let look = request.look();
         self.node.ask(|node| {
             let mut is_current = relist;
@@ -248,7 +237,7 @@ impl<N: Name> Seeker for Search<'_, '_, N> {
         self.may_take_kept(false);
         if self.room(probe)?.suffices_with_kept(self.request.count) {
             self.courtesy
-                .gives_way_after_looking(self.lock_file, probe)?;
+                .gives_way_after_looking(self.at.lock_file, probe)?;
         }
         Ok(())
     }
@@ -324,18 +313,18 @@ impl<N: Name> Seeker for Search<'_, '_, N> {
     }
 
     fn extension(&mut self, probe: &OfdLock) -> Result<Option<Duration>, Failure> {
-        let (lock_file, linger) = (self.lock_file, self.node.settings().linger);
+        let (lock_file, linger) = (self.at.lock_file, self.node.settings().linger);
         let time = soon::time(lock_file, probe, &self.request, &self.inventory, linger)?;
         Ok(time.filter(|time| *time > soon::NOTICE))
     }
 
     fn outlook(&self, probe: &OfdLock) -> Outlook {
         let pool = self.request.filter.pool(&self.inventory);
-        Outlook::of(self.lock_file, probe, &self.request, pool)
+        Outlook::of(self.at.lock_file, probe, &self.request, pool)
     }
 
     fn over_limit(&mut self, probe: &OfdLock) -> Result<Option<Failure>, Failure> {
-        cap::over(self.lock_file, probe, &self.inventory, &self.request)
+        cap::over(self.at.lock_file, probe, &self.inventory, &self.request)
     }
 
     fn in_vain(&mut self, probe: &OfdLock, waited: Duration) -> Failure {

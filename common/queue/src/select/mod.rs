@@ -185,6 +185,7 @@ impl<'at> Selection<'_, '_, 'at> {
         };
         Ok(Selected::Queue(Queueing {
             at: self.at,
+            request: self.request.clone(),
             patience,
             rejected: rejected.unwrap_or_default(),
         }))

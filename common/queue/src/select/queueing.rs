@@ -1,11 +1,9 @@
 //! A call that found nothing free and joins the queue: how long it waits there, and what
 //! it says meanwhile.
 
-use std::rc::Rc;
-
 use crate::{Name, Patience, Progress, Search, Served, Waiter};
 use getgpu_ask::Node;
-use getgpu_choose::{Granted, Rejected};
+use getgpu_choose::{Owned, Rejected};
 use getgpu_lock::{LockFile, Side};
 use getgpu_model::{Device, Diag, Failure};
 use getgpu_settings::Environment;
@@ -26,6 +24,7 @@ pub struct At<'a> {
 /// A request that joins the queue.
 pub struct Queueing<'a> {
     pub(super) at: At<'a>,
+    pub(super) request: Owned,
     pub(super) patience: Patience,
     /// Why each device that was looked at is not to be had now.
     pub(super) rejected: Vec<(Device, Rejected)>,
@@ -40,7 +39,6 @@ impl Queueing<'_> {
     /// The wait was in vain.
     pub fn wait<N: Name>(
         self,
-        granted: &Rc<Granted>,
         node: &mut Node<'_>,
         name: &mut N,
     ) -> Result<Served<N::Same>, Failure> {
@@ -50,8 +48,8 @@ impl Queueing<'_> {
         } else {
             Progress::silent(at.diag)
         };
-        let queue = granted.queue();
-        let search = Search::new(at, Rc::clone(granted), node, name, self.rejected)?;
+        let queue = self.request.queue();
+        let search = Search::new(at, self.request, node, name, self.rejected)?;
         Waiter::new(at.lock_file, queue, search, progress, self.patience)?.wait()
     }
 }

@@ -79,7 +79,7 @@ pub fn print(call: &GetgpuCall<'_>, asked: Asked) -> Result<(), Failure> {
         Chosen::Unconfirmed(Selected::Queue(queueing)) => {
             // Another call for the tag may be served while this one waits.
             tagged.leave();
-            match queueing.wait(&granted, &mut node, &mut tagged)? {
+            match queueing.wait(&mut node, &mut tagged)? {
                 Served::Taken(taken) => taken,
                 Served::Same(holder) => return answer::print_again(call, &[*holder]),
             }
