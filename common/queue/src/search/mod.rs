@@ -123,11 +123,6 @@ impl<'a, 'n, N: Name> Search<'a, 'n, N> {
         self.request = self.request.renewed(self.at.lock_file, &self.inventory);
     }
 
-    fn gives_way(&mut self, probe: &OfdLock) -> Result<bool, Failure> {
-        let keeper = Keeper::seen(self.at.lock_file, probe)?;
-        Ok(self.courtesy.gives_way(keeper, Instant::now()))
-    }
-
     /// Whether what is kept may be taken from now on.
     fn may_take_kept(&mut self, takes_kept: bool) {
         self.request = self.request.taking_kept(takes_kept);
@@ -195,12 +190,6 @@ impl<'a, 'n, N: Name> Search<'a, 'n, N> {
             Err(_) => Rejected::Free,
         }
     }
-
-    /// The devices that NVML shows in use, or does not tell about.
-    fn in_use(&self) -> Vec<Uuid> {
-        let busy = self.rejected.iter().filter(|(_, why)| why.is_of_nvml());
-        busy.map(|(device, _)| device.uuid.clone()).collect()
-    }
 }
 
 impl<N: Name> Seeker for Search<'_, '_, N> {
@@ -218,7 +207,11 @@ impl<N: Name> Seeker for Search<'_, '_, N> {
         self.reread()?;
         self.may_take_kept(self.is_keeper);
         let found = self.room(probe)?;
-        if found.kept == 0 || self.gives_way(probe)? {
+        if found.kept == 0 {
+            return Ok(found);
+        }
+        let keeper = Keeper::seen(self.at.lock_file, probe)?;
+        if self.courtesy.gives_way(keeper, Instant::now()) {
             return Ok(found);
         }
         self.may_take_kept(true);
@@ -287,7 +280,8 @@ impl<N: Name> Seeker for Search<'_, '_, N> {
                     self.relist_at = self.relist_at.min(Instant::now() + RELIST_AGAIN);
                 }
                 self.note_rejected(rejected, may);
-                self.in_use()
+                let in_use = self.rejected.iter().filter(|(_, why)| why.is_of_nvml());
+                in_use.map(|(device, _)| device.uuid.clone()).collect()
             }
             Err(failure) => {
                 self.bear(failure)?;
@@ -328,8 +322,8 @@ impl<N: Name> Seeker for Search<'_, '_, N> {
     }
 
     fn in_vain(&mut self, probe: &OfdLock, waited: Duration) -> Failure {
-        if let Some(failure) = self.failed_to_the_end(waited) {
-            return failure;
+        if let Some(failure) = self.tolerance.failure() {
+            return failure.clone().waited(waited);
         }
         // All were drained meanwhile.
         if let Err(failure) = self.suffices(&self.inventory) {

@@ -1,7 +1,7 @@
 //! A search on a node that is worked on: what may pass is borne with, and only what the request or
 //! the settings make impossible ends the wait.
 
-use std::time::{Duration, Instant};
+use std::time::Instant;
 
 use super::Search;
 use crate::Name;
@@ -40,10 +40,5 @@ impl<N: Name> Search<'_, '_, N> {
     pub(super) fn all(&self) -> Vec<Uuid> {
         let devices = self.inventory.devices.iter();
         devices.map(|device| device.uuid.clone()).collect()
-    }
-
-    /// The failure of a wait at whose end the node still gave nothing.
-    pub(super) fn failed_to_the_end(&self, waited: Duration) -> Option<Failure> {
-        Some(self.tolerance.failure()?.clone().waited(waited))
     }
 }
