@@ -120,6 +120,10 @@ impl<'l, S: Seeker> Waiter<'l, S> {
             if let Some(found) = self.seeker.settled()? {
                 return Ok(found);
             }
+            if self.over.is_some() {
+                self.stand_aside()?;
+                continue;
+            }
             let place = self.ticket.place()?;
             if self.place.is_some_and(|before| place < before) {
                 self.moved = Some(Instant::now());
@@ -221,7 +225,7 @@ impl<'l, S: Seeker> Waiter<'l, S> {
             self.over = self.over_limit()?;
         }
         if self.over.is_some() {
-            return self.stand_aside();
+            return Ok(None);
         }
         self.keep(has_turn, keepable)?;
         let left = self.left()?;
@@ -295,24 +299,19 @@ impl<'l, S: Seeker> Waiter<'l, S> {
         Ok(None)
     }
 
-    /// Lets others pass until this user may have more.
-    fn stand_aside(&mut self) -> Result<Option<S::Found>, Failure> {
+    /// Lets others pass for a moment, and from then on only if this user may still not have more.
+    fn stand_aside(&mut self) -> Result<(), Failure> {
         self.ticket.stand_aside()?;
         if let Some(keeping) = &mut self.keeping {
             keeping.stand_aside()?;
         }
-        loop {
-            let left = self.left()?;
-            self.say()?;
-            run_clock::sleep(left.min(ASIDE));
-            if let Some(found) = self.seeker.settled()? {
-                return Ok(Some(found));
-            }
-            if self.seeker.over_limit(&self.probe)?.is_none() && self.stand_again()? {
-                self.over = None;
-                return Ok(None);
-            }
+        let left = self.left()?;
+        self.say()?;
+        run_clock::sleep(left.min(ASIDE));
+        if self.seeker.over_limit(&self.probe)?.is_none() && self.stand_again()? {
+            self.over = None;
         }
+        Ok(())
     }
 
     /// Takes the places again, each as soon as no other process probes it.
