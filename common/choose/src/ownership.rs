@@ -24,35 +24,41 @@ pub enum Basis {
     Reservation(Box<HolderProcess>),
 }
 
-/// Something that the call may own, as it was read.
+/// A reservation that the call may own, as it was read.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub struct CoverCandidate {
-    /// How this call came to own it.
-    pub basis: Basis,
+struct Reservation {
+    holder: HolderProcess,
     /// The devices, with the units of each that are proven.
-    pub devices: Vec<(Uuid, Units)>,
+    devices: Vec<(Uuid, Units)>,
     /// Generations from this process up to the one that it was made for; `usize::MAX` for
     /// one that is no ancestor.
-    pub(crate) distance: usize,
+    distance: usize,
     /// Whether another program has a lease on its units.
-    pub(crate) in_use: bool,
+    in_use: bool,
     /// Whether it is the part of another batch job.
-    pub(crate) of_other_job: bool,
+    of_other_job: bool,
 }
 
-impl CoverCandidate {
+impl Reservation {
+    /// What it has of every device of the grant; `None` if it lacks one of them.
+    fn cover(&self, grant: &[Uuid]) -> Option<Cover> {
+        Cover::of(
+            Basis::Reservation(Box::new(self.holder.clone())),
+            grant,
+            |uuid| {
+                let held = self.devices.iter().find(|(known, _)| known == uuid);
+                held.map(|(_, units)| units.clone()).unwrap_or_default()
+            },
+        )
+    }
+
     /// The lowest is used.
     fn order(&self, cover: &Cover) -> impl Ord + use<> {
-        let by_lease = matches!(self.basis, Basis::InheritedLease | Basis::AncestorLease);
         // The smallest is the innermost: a second `$(getgpu)` under a first.
         let units: i64 = cover.devices.iter().map(|(_, units)| units.count()).sum();
         // A process takes its lease inside what was reserved for it.
-        let is_lease = match &self.basis {
-            Basis::Reservation(holder) => holder.args.lessee().is_some(),
-            Basis::InheritedLease | Basis::AncestorLease => true,
-        };
+        let is_lease = self.holder.args.lessee().is_some();
         (
-            !by_lease,
             self.of_other_job,
             self.distance,
             !is_lease,
@@ -60,6 +66,21 @@ impl CoverCandidate {
             self.devices.len(),
             units,
         )
+    }
+
+    /// Whether it is one program's part of another reservation that this call owns too. It is not
+    /// divided any further: a call that asks for a share takes it from the outer one.
+    fn is_for_one_program(&self, cover: &Cover, covering: &[(&Self, Cover)]) -> bool {
+        self.holder.args.is_plain() && covering.iter().any(|(_, outer)| outer.encloses(cover))
+    }
+
+    /// Whether it is a part of a device that belongs to a sibling, so that this call looks for room
+    /// beside it and does not choose inside it. Several tasks with one grant each reserve a part of the
+    /// grant's device, and none of these parts is what the grant came from.
+    fn is_a_siblings_part(&self, cover: &Cover, question: &OwnershipQuestion<'_>) -> bool {
+        let held_for_another = self.holder.args.held_for().is_some() && self.distance == usize::MAX;
+        let part = cover.devices.iter().any(|(_, units)| !units.is_whole());
+        part && (!question.by_uuid || held_for_another)
     }
 }
 
@@ -108,82 +129,53 @@ impl Decision {
     }
 }
 
-/// Decides. A lease comes before a reservation, since a program that runs under a lease
-/// was given just that. Of several reservations the one made for the nearest ancestor
-/// comes first, then one that is not used yet, then the smallest; the parts of this user's other
-/// batch jobs come last.
-pub(crate) fn decide(question: &OwnershipQuestion<'_>, candidates: &[CoverCandidate]) -> Decision {
-    let covering: Vec<(&CoverCandidate, Cover)> = candidates
-        .iter()
-        .filter_map(|candidate| Some((candidate, cover(candidate, question.grant)?)))
-        .collect();
-    let around = covering.iter().filter(|(candidate, cover)| {
-        let for_one_program = question.share && is_for_one_program(candidate, cover, &covering);
-        !for_one_program
-            && (wants_all(question, cover) || !is_a_siblings_part(candidate, cover, question))
-    });
-    match around.min_by_key(|(candidate, cover)| candidate.order(cover)) {
-        None => Decision::Nothing,
-        Some((_, cover)) if wants_all(question, cover) => Decision::All(cover.clone()),
-        Some((_, cover)) => Decision::Inside(cover.clone()),
+impl OwnershipQuestion<'_> {
+    /// Whether all of a cover is wanted, and nothing else. A range is all of a lease, which is joined;
+    /// of a reservation others may have a part, which it goes without.
+    fn is_for_all(&self, cover: &Cover) -> bool {
+        let mut devices = cover.devices.iter();
+        let is_open = self.counts.start() != self.counts.end();
+        self.counts.contains(&cover.devices.len())
+            && !(is_open && cover.is_reservation())
+            && devices.all(|(uuid, units)| (self.wants_all)(uuid, units))
+    }
+
+    fn decided(&self, cover: Cover) -> Decision {
+        if self.is_for_all(&cover) {
+            Decision::All(cover)
+        } else {
+            Decision::Inside(cover)
+        }
     }
 }
 
-/// Whether all that a candidate has is wanted, and nothing else. A range is all of a lease, which is
-/// joined; of a reservation others may have a part, which it goes without.
-fn wants_all(question: &OwnershipQuestion<'_>, cover: &Cover) -> bool {
-    let mut devices = cover.devices.iter();
-    let is_open = question.counts.start() != question.counts.end();
-    let is_reservation = matches!(cover.basis, Basis::Reservation(_));
-    question.counts.contains(&cover.devices.len())
-        && !(is_open && is_reservation)
-        && devices.all(|(uuid, units)| (question.wants_all)(uuid, units))
-}
-
-/// Whether a reservation is one program's part of another reservation that this call owns too. It
-/// is not divided any further: a call that asks for a share takes it from the outer one.
-fn is_for_one_program(
-    candidate: &CoverCandidate,
-    cover: &Cover,
-    covering: &[(&CoverCandidate, Cover)],
-) -> bool {
-    let Basis::Reservation(holder) = &candidate.basis else {
-        return false;
-    };
-    holder.args.is_plain() && covering.iter().any(|(_, outer)| outer.encloses(cover))
-}
-
-/// Whether a part of a device belongs to a sibling, so that this call looks for room beside it and
-/// does not choose inside it. Several tasks with one grant each reserve a part of the grant's device,
-/// and none of these parts is what the grant came from.
-fn is_a_siblings_part(
-    candidate: &CoverCandidate,
-    cover: &Cover,
-    question: &OwnershipQuestion<'_>,
-) -> bool {
-    let Basis::Reservation(holder) = &candidate.basis else {
-        return false;
-    };
-    let held_for_another = holder.args.held_for().is_some() && candidate.distance == usize::MAX;
-    let part = cover.devices.iter().any(|(_, units)| !units.is_whole());
-    part && (!question.by_uuid || held_for_another)
-}
-
-/// What a candidate has of every device of the grant; `None` if it lacks one of them.
-fn cover(candidate: &CoverCandidate, grant: &[Uuid]) -> Option<Cover> {
-    let devices = grant.iter().map(|uuid| {
-        let mut devices = candidate.devices.iter();
-        let held = devices.find(|(known, units)| known == uuid && !units.is_empty());
-        held.cloned()
+/// Decides among reservations. The one made for the nearest ancestor comes first, then one that is not
+/// used yet, then the smallest; the parts of this user's other batch jobs come last.
+fn decide(question: &OwnershipQuestion<'_>, reservations: &[Reservation]) -> Decision {
+    let covering = reservations.iter();
+    let covering = covering.filter_map(|one| Some((one, one.cover(question.grant)?)));
+    let covering: Vec<(&Reservation, Cover)> = covering.collect();
+    let around = covering.iter().filter(|(one, cover)| {
+        let for_one_program = question.share && one.is_for_one_program(cover, &covering);
+        !for_one_program && (question.is_for_all(cover) || !one.is_a_siblings_part(cover, question))
     });
-    let devices = devices.collect::<Option<Vec<_>>>();
-    Some(Cover {
-        basis: candidate.basis.clone(),
-        devices: devices.filter(|devices| !devices.is_empty())?,
+    let first = around.min_by_key(|(one, cover)| one.order(cover));
+    first.map_or(Decision::Nothing, |(_, cover)| {
+        question.decided(cover.clone())
     })
 }
 
 impl Cover {
+    /// With these units of every device of the grant; `None` if there are none of one of them.
+    fn of(basis: Basis, grant: &[Uuid], units: impl Fn(&Uuid) -> Units) -> Option<Self> {
+        let devices: Vec<_> = grant
+            .iter()
+            .map(|uuid| (uuid.clone(), units(uuid)))
+            .collect();
+        let has_all = devices.iter().all(|(_, units)| !units.is_empty());
+        (has_all && !devices.is_empty()).then_some(Self { basis, devices })
+    }
+
     /// Whether it is a reservation, so that the lease ranges of its units are free for
     /// one program.
     pub const fn is_reservation(&self) -> bool {
@@ -247,18 +239,18 @@ pub(crate) fn of_grant(
     question: &OwnershipQuestion<'_>,
     lease_of: Option<i32>,
 ) -> Decision {
-    let grant = question.grant;
-    let leased = |basis, locks: &[OwnLock]| lease(basis, grant, lock_file, locks);
-    let evidence: [&dyn Fn() -> Vec<CoverCandidate>; 3] = [
-        // Before this process leases anything, those that it inherited.
-        &|| leased(Basis::InheritedLease, &fdinfo::confirmed_locks("self")),
-        &|| leased(Basis::AncestorLease, &ownership_proof::ancestors_locks()),
-        &|| reservations(lock_file, grant, lease_of),
-    ];
-    // Leases come first in the decision too, so what is read later could not change it.
-    let mut decisions = evidence.iter().map(|read| decide(question, &read()));
-    let owned = decisions.find(|decision| *decision != Decision::Nothing);
-    owned.unwrap_or(Decision::Nothing)
+    // A program that runs under a lease was given just that. Before this process leases anything, those
+    // that it has itself are inherited.
+    let lease = |basis, locks: &[OwnLock]| {
+        let leased = |uuid: &Uuid| ownership_proof::leased(locks, lock_file, uuid);
+        Cover::of(basis, question.grant, leased)
+    };
+    let inherited = lease(Basis::InheritedLease, &fdinfo::confirmed_locks("self"));
+    let around = || lease(Basis::AncestorLease, &ownership_proof::ancestors_locks());
+    match inherited.or_else(around) {
+        Some(leased) => question.decided(leased),
+        None => decide(question, &reservations(lock_file, question.grant, lease_of)),
+    }
 }
 
 /// Which of these devices are held as long as what this call comes from runs: by a lease of an
@@ -278,28 +270,7 @@ pub fn held_around(lock_file: &LockFile, devices: &[Uuid]) -> Vec<Uuid> {
     devices.iter().filter(is_held).cloned().collect()
 }
 
-fn lease(
-    basis: Basis,
-    grant: &[Uuid],
-    lock_file: &LockFile,
-    locks: &[OwnLock],
-) -> Vec<CoverCandidate> {
-    let leased = |uuid| ownership_proof::leased(locks, lock_file, uuid);
-    let devices = grant.iter().map(|uuid| (uuid.clone(), leased(uuid)));
-    vec![CoverCandidate {
-        basis,
-        devices: devices.collect(),
-        distance: 0,
-        in_use: false,
-        of_other_job: false,
-    }]
-}
-
-fn reservations(
-    lock_file: &LockFile,
-    grant: &[Uuid],
-    lease_of: Option<i32>,
-) -> Vec<CoverCandidate> {
+fn reservations(lock_file: &LockFile, grant: &[Uuid], lease_of: Option<i32>) -> Vec<Reservation> {
     let lineage = ancestry::lineage();
     let (uid, job) = (nix::unistd::geteuid().as_raw(), Job::own());
     let holders = ownership_proof::reservations(lock_file, Some(uid), &|args: &HolderArgs| {
@@ -323,12 +294,12 @@ fn reservations(
                 // What cannot be asked counts as leased.
                 probe.is_some_and(|probe| leased(probe).unwrap_or(true))
             });
-            CoverCandidate {
+            Reservation {
                 distance: holder.args.distance(&lineage),
                 in_use,
                 of_other_job: is_of_other_job(&holder.args),
                 devices,
-                basis: Basis::Reservation(Box::new(holder)),
+                holder,
             }
         })
         .collect()

@@ -16,36 +16,29 @@ fn holder(pid: i32, devices: &[u32], words: &str) -> HolderProcess {
     HolderProcess::parse(pid, 0, text.as_bytes()).unwrap()
 }
 
-/// A candidate with whole devices; reservations are told apart by the holder's pid.
-fn candidate(basis: Basis, devices: &[u32]) -> CoverCandidate {
-    let devices = devices.iter().map(|n| (uuid(*n), Units::whole())).collect();
-    CoverCandidate {
-        basis,
-        devices,
+/// A reservation of whole devices; they are told apart by the holder's pid.
+fn reserved(pid: i32, devices: &[u32]) -> Reservation {
+    Reservation {
+        holder: holder(pid, devices, ""),
+        devices: devices.iter().map(|n| (uuid(*n), Units::whole())).collect(),
         distance: usize::MAX,
         in_use: false,
         of_other_job: false,
     }
 }
 
-fn reserved(pid: i32, devices: &[u32]) -> CoverCandidate {
-    let holder = holder(pid, devices, "");
-    candidate(Basis::Reservation(Box::new(holder)), devices)
-}
-
 /// A reservation of half of a device.
-fn part(pid: i32, words: &str, distance: usize) -> CoverCandidate {
-    CoverCandidate {
-        basis: Basis::Reservation(Box::new(holder(pid, &[1], words))),
+fn part(pid: i32, words: &str, distance: usize) -> Reservation {
+    Reservation {
+        holder: holder(pid, &[1], words),
         devices: vec![(uuid(1), half())],
         distance,
-        in_use: false,
-        of_other_job: false,
+        ..reserved(pid, &[1])
     }
 }
 
 /// What is decided of one granted device.
-fn of_one(candidates: &[CoverCandidate], by_uuid: bool, share: bool, wants_all: bool) -> Decision {
+fn of_one(candidates: &[Reservation], by_uuid: bool, share: bool, wants_all: bool) -> Decision {
     let question = OwnershipQuestion {
         grant: &[uuid(1)],
         by_uuid,
@@ -57,7 +50,7 @@ fn of_one(candidates: &[CoverCandidate], by_uuid: bool, share: bool, wants_all: 
 }
 
 /// The decision as text: what is done, by which basis, with how many devices.
-fn decided(grant: &[u32], count: usize, wants_all: bool, candidates: &[CoverCandidate]) -> String {
+fn decided(grant: &[u32], count: usize, wants_all: bool, candidates: &[Reservation]) -> String {
     let grant: Vec<Uuid> = grant.iter().map(|n| uuid(*n)).collect();
     let question = OwnershipQuestion {
         grant: &grant,
@@ -67,9 +60,8 @@ fn decided(grant: &[u32], count: usize, wants_all: bool, candidates: &[CoverCand
         wants_all: &|_, _| wants_all,
     };
     let basis = |cover: &Cover| match &cover.basis {
-        Basis::InheritedLease => "inherited".to_owned(),
-        Basis::AncestorLease => "ancestor".to_owned(),
         Basis::Reservation(line) => format!("holder {}", line.pid),
+        lease => format!("{lease:?}"),
     };
     match decide(&question, candidates) {
         Decision::Nothing => "nothing".into(),
@@ -80,25 +72,23 @@ fn decided(grant: &[u32], count: usize, wants_all: bool, candidates: &[CoverCand
 
 #[test]
 fn what_is_ours_of_a_grant() {
-    let inherited = || candidate(Basis::InheritedLease, &[1]);
-    let ancestor = || candidate(Basis::AncestorLease, &[1]);
-    let near = |pid, distance| CoverCandidate {
+    let near = |pid, distance| Reservation {
         distance,
         ..reserved(pid, &[1])
     };
-    let used = |pid, distance| CoverCandidate {
+    let used = |pid, distance| Reservation {
         in_use: true,
         ..near(pid, distance)
     };
-    let other_job = |pid| CoverCandidate {
+    let other_job = |pid| Reservation {
         of_other_job: true,
         ..reserved(pid, &[1])
     };
-    let part = |pid| CoverCandidate {
+    let part = |pid| Reservation {
         devices: vec![(uuid(1), half())],
         ..reserved(pid, &[1])
     };
-    let unproven = || CoverCandidate {
+    let unproven = || Reservation {
         devices: vec![(uuid(1), Units::default())],
         ..reserved(5, &[1])
     };
@@ -115,10 +105,6 @@ fn what_is_ours_of_a_grant() {
         ("fewer devices", &[1, 2], 1, true, vec![reserved(5, &[1, 2])], "inside: holder 5 x2"),
         ("one of four that are reserved", &[3], 1, true, vec![reserved(5, &[1, 2, 3, 4])],
             "all: holder 5 x1"),
-        ("a lease before a reservation", &[1], 1, true, vec![near(5, 0), ancestor()],
-            "all: ancestor x1"),
-        ("our own descriptors alone", &[1], 1, true, vec![inherited(), near(5, 0)],
-            "all: inherited x1"),
         ("the nearest", &[1], 1, true, vec![near(5, 3), near(6, 1), near(7, usize::MAX)],
             "all: holder 6 x1"),
         ("the nearest, although it is in use", &[1], 1, true, vec![near(5, 3), used(6, 1)],
@@ -164,7 +150,7 @@ fn a_share_is_taken_beside_a_programs_part() {
 #[test]
 fn a_cover_has_the_proven_units_of_the_granted_devices() {
     let devices = vec![(uuid(1), half()), (uuid(2), Units::whole())];
-    let candidate = CoverCandidate {
+    let candidate = Reservation {
         devices,
         ..reserved(5, &[1, 2])
     };
