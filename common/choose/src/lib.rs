@@ -30,4 +30,4 @@ pub use pool::{Filter, Outside, Portion};
 pub use request::grant::{GIVEN_ANOTHER, Grant, GrantUse};
 pub use request::{Asked, Granted, Owned};
 pub use syslog::Record;
-pub use take::{Got, InUse, NamedOutcome, NamedTake, Part, Taken};
+pub use take::{Got, NamedOutcome, NamedTake, Part, Taken, in_use};

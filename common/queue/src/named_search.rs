@@ -7,7 +7,7 @@ use super::causes::QueueCause;
 use super::outlook::Outlook;
 use super::{Availability, Progress, Seeker, Tried, Waiter};
 use super::{availability, stalled_head, taken_by, waiting};
-use getgpu_choose::{Decision, InUse, NamedOutcome, NamedTake, Owned, choice::device_claim};
+use getgpu_choose::{Decision, NamedOutcome, NamedTake, Owned, choice::device_claim, in_use};
 use getgpu_lock::OfdLock;
 use getgpu_model::{Device, Failure, Uuid};
 use getgpu_settings::{Settings, Wait};
@@ -125,7 +125,7 @@ impl Seeker for NamedSearch<'_> {
         let Some(device) = taken.or(devices.first()) else {
             return QueueCause::NoneNamed.into();
         };
-        let in_use = InUse::of(self.named.lock_file, probe, device, "lease");
-        in_use.failure(&self.request.grant).waited(waited)
+        let (lock_file, grant) = (self.named.lock_file, &self.request.grant);
+        in_use(lock_file, probe, device, "lease", grant).waited(waited)
     }
 }

@@ -76,12 +76,11 @@ fn lease_named(
             let warning = format!("{}: running without a lease", failure.message);
             (failure, warning)
         }
-        NamedOutcome::InUse(in_use) => {
+        NamedOutcome::InUse(failure) => {
             let why = match by_batch {
                 true => "the batch system gave it to this job",
                 false => "CUDA_VISIBLE_DEVICES names it",
             };
-            let failure = in_use.failure(&request.grant);
             let warning = format!("{}: running there because {why}", failure.message);
             (failure, warning)
         }

@@ -8,6 +8,6 @@ mod in_use;
 mod named;
 pub(crate) mod taken;
 
-pub use in_use::InUse;
+pub use in_use::in_use;
 pub use named::{NamedOutcome, NamedTake};
 pub use taken::{Got, Part, Taken};

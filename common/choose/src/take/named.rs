@@ -5,7 +5,7 @@ use std::rc::Rc;
 use std::time::Duration;
 
 use super::gate;
-use super::in_use::InUse;
+use super::in_use::in_use;
 use super::taken::{Got, Part, Taken};
 use crate::causes::{ChooseCause, Room};
 use crate::choice::device_claim::{self, Retry};
@@ -37,7 +37,7 @@ pub enum NamedOutcome {
     /// The call has them, unconfirmed.
     Taken(Taken),
     /// Another program has this one.
-    InUse(InUse),
+    InUse(Failure),
     /// The share that is wanted is larger than what there is of a device, or its memory is not
     /// known.
     TooLarge(Failure),
@@ -302,7 +302,9 @@ impl NamedDevice<'_> {
     }
 
     fn in_use(&self, kind: &str) -> NamedOutcome {
-        NamedOutcome::InUse(InUse::of(self.all.lock_file, self.probe, self.device, kind))
+        let grant = &self.request.grant;
+        let failure = in_use(self.all.lock_file, self.probe, self.device, kind, grant);
+        NamedOutcome::InUse(failure)
     }
 
     /// The failure of a share that no device of the grant has room for.
