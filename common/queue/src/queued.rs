@@ -59,17 +59,19 @@ pub(crate) fn waiting_processes(probe: &OfdLock) -> Result<Vec<Stat>, Failure> {
 pub fn queued(probe: &OfdLock) -> Result<Vec<Queued>, Failure> {
     let command_lines = CommandLines::start();
     let waiting = waiting_processes(probe)?.into_iter();
-    let mut found: Vec<(Stat, u32)> = waiting
+    let mut found: Vec<(u32, Stat)> = waiting
         .filter_map(|stat| Some((procfs::euid(stat.pid)?, stat)))
-        .map(|(uid, stat)| (stat, uid))
         .collect();
     let keeper = Keeper::now(probe)?.and_then(Keeper::pid);
     let kept = keeper.map(|_| Count::told(probe)).transpose()?;
-    found.sort_by_key(|(stat, _)| (stat.start, stat.pid));
+    found.sort_by_key(|(_, stat)| (stat.start, stat.pid));
     Ok(found
         .into_iter()
-        .map(|(stat, uid)| {
-            let words = words(&command_lines.command_line(stat.pid, uid));
+        .map(|(uid, stat)| {
+            let line = command_lines.command_line(stat.pid, uid);
+            let line = String::from_utf8_lossy(&line);
+            let words = line.split('\0').filter(|word| !word.is_empty());
+            let words: Vec<String> = words.map(str::to_owned).collect();
             let (pid, command) = waits_for(&stat, uid, &words);
             Queued {
                 pid,
@@ -116,14 +118,6 @@ fn tag(words: &[String]) -> Option<String> {
         .strip_prefix('=')
         .or(options.next().map(String::as_str));
     lease_tag::parse(value?).ok()
-}
-
-fn words(bytes: &[u8]) -> Vec<String> {
-    bytes
-        .split(|byte| *byte == 0)
-        .filter(|word| !word.is_empty())
-        .map(|word| String::from_utf8_lossy(word).into_owned())
-        .collect()
 }
 
 #[cfg(test)]

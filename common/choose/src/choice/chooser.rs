@@ -18,7 +18,7 @@ use crate::request::Owned;
 use crate::take::{Part, Taken, gate};
 use getgpu_ask::{Node, mig_tree};
 use getgpu_lock::{Claim, LockFile, Occupancy, OfdLock, Side, Span};
-use getgpu_model::{Ailment, Detail, Device, Failure, Gpu, Health, Inventory, Units, Uuid};
+use getgpu_model::{Ailment, Detail, Device, Failure, Health, Inventory, Units, Uuid};
 use getgpu_settings::Type;
 
 /// How long devices that others claimed only tentatively are tried again when nothing
@@ -56,12 +56,8 @@ impl Chooser<'_, '_> {
             Type::Auto if mig_tree::shows_none() => Type::Gpu,
             kind => kind,
         };
-        let mut known: HashMap<u32, Option<Gpu>> = HashMap::new();
         for slot in sampling::draws(gpus, kind, &mut sampling::generator()) {
-            if let std::collections::hash_map::Entry::Vacant(vacant) = known.entry(slot.gpu) {
-                vacant.insert(self.node.nvml()?.gpu(slot.gpu)?);
-            }
-            let Some(gpu) = known.get(&slot.gpu).and_then(Option::as_ref) else {
+            let Some(gpu) = self.node.nvml()?.gpu(slot.gpu)? else {
                 continue;
             };
             // With type auto a whole GPU is chosen only if no MIG device exists, which a look at
@@ -70,7 +66,7 @@ impl Chooser<'_, '_> {
             if !gpu.mig && kind == Type::Auto || gpu.slots > sampling::USUAL_SLOTS {
                 return Ok(None);
             }
-            let Some(place) = slot.on(gpu) else {
+            let Some(place) = slot.on(&gpu) else {
                 continue;
             };
             let nvml = self.node.nvml()?;
@@ -276,7 +272,7 @@ impl Chooser<'_, '_> {
         let span = Span::of(&device.uuid);
         let is_owned = self.request.cover.is_some();
         let used = Occupancy::read(probe, self.request.level(), span)?;
-        if used.confirmed.is_empty() && (is_owned || !shared(probe, device)?) {
+        if used.confirmed.is_empty() {
             return Ok(None);
         }
         let health = match self.node.nvml()?.health(device)? {
