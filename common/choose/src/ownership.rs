@@ -26,7 +26,7 @@ pub enum Basis {
 
 /// A reservation that the call may own, as it was read.
 #[derive(Clone, Debug, PartialEq, Eq)]
-struct Reservation {
+struct OwnReservation {
     holder: HolderProcess,
     /// The devices, with the units of each that are proven.
     devices: Vec<(Uuid, Units)>,
@@ -39,7 +39,7 @@ struct Reservation {
     of_other_job: bool,
 }
 
-impl Reservation {
+impl OwnReservation {
     /// What it has of every device of the grant; `None` if it lacks one of them.
     fn cover(&self, grant: &[Uuid]) -> Option<Cover> {
         Cover::of(
@@ -151,10 +151,10 @@ impl OwnershipQuestion<'_> {
 
 /// Decides among reservations. The one made for the nearest ancestor comes first, then one that is not
 /// used yet, then the smallest; the parts of this user's other batch jobs come last.
-fn decide(question: &OwnershipQuestion<'_>, reservations: &[Reservation]) -> Decision {
+fn decide(question: &OwnershipQuestion<'_>, reservations: &[OwnReservation]) -> Decision {
     let covering = reservations.iter();
     let covering = covering.filter_map(|one| Some((one, one.cover(question.grant)?)));
-    let covering: Vec<(&Reservation, Cover)> = covering.collect();
+    let covering: Vec<(&OwnReservation, Cover)> = covering.collect();
     let around = covering.iter().filter(|(one, cover)| {
         let for_one_program = question.share && one.is_for_one_program(cover, &covering);
         !for_one_program && (question.is_for_all(cover) || !one.is_a_siblings_part(cover, question))
@@ -270,7 +270,11 @@ pub fn held_around(lock_file: &LockFile, devices: &[Uuid]) -> Vec<Uuid> {
     devices.iter().filter(is_held).cloned().collect()
 }
 
-fn reservations(lock_file: &LockFile, grant: &[Uuid], lease_of: Option<i32>) -> Vec<Reservation> {
+fn reservations(
+    lock_file: &LockFile,
+    grant: &[Uuid],
+    lease_of: Option<i32>,
+) -> Vec<OwnReservation> {
     let lineage = ancestry::lineage();
     let (uid, job) = (nix::unistd::geteuid().as_raw(), Job::own());
     let holders = ownership_proof::reservations(lock_file, Some(uid), &|args: &HolderArgs| {
@@ -294,7 +298,7 @@ fn reservations(lock_file: &LockFile, grant: &[Uuid], lease_of: Option<i32>) -> 
                 // What cannot be asked counts as leased.
                 probe.is_some_and(|probe| leased(probe).unwrap_or(true))
             });
-            Reservation {
+            OwnReservation {
                 distance: holder.args.distance(&lineage),
                 in_use,
                 of_other_job: is_of_other_job(&holder.args),

@@ -17,8 +17,8 @@ fn holder(pid: i32, devices: &[u32], words: &str) -> HolderProcess {
 }
 
 /// A reservation of whole devices; they are told apart by the holder's pid.
-fn reserved(pid: i32, devices: &[u32]) -> Reservation {
-    Reservation {
+fn reserved(pid: i32, devices: &[u32]) -> OwnReservation {
+    OwnReservation {
         holder: holder(pid, devices, ""),
         devices: devices.iter().map(|n| (uuid(*n), Units::whole())).collect(),
         distance: usize::MAX,
@@ -28,8 +28,8 @@ fn reserved(pid: i32, devices: &[u32]) -> Reservation {
 }
 
 /// A reservation of half of a device.
-fn part(pid: i32, words: &str, distance: usize) -> Reservation {
-    Reservation {
+fn part(pid: i32, words: &str, distance: usize) -> OwnReservation {
+    OwnReservation {
         holder: holder(pid, &[1], words),
         devices: vec![(uuid(1), half())],
         distance,
@@ -38,7 +38,7 @@ fn part(pid: i32, words: &str, distance: usize) -> Reservation {
 }
 
 /// What is decided of one granted device.
-fn of_one(candidates: &[Reservation], by_uuid: bool, share: bool, wants_all: bool) -> Decision {
+fn of_one(candidates: &[OwnReservation], by_uuid: bool, share: bool, wants_all: bool) -> Decision {
     let question = OwnershipQuestion {
         grant: &[uuid(1)],
         by_uuid,
@@ -50,7 +50,7 @@ fn of_one(candidates: &[Reservation], by_uuid: bool, share: bool, wants_all: boo
 }
 
 /// The decision as text: what is done, by which basis, with how many devices.
-fn decided(grant: &[u32], count: usize, wants_all: bool, candidates: &[Reservation]) -> String {
+fn decided(grant: &[u32], count: usize, wants_all: bool, candidates: &[OwnReservation]) -> String {
     let grant: Vec<Uuid> = grant.iter().map(|n| uuid(*n)).collect();
     let question = OwnershipQuestion {
         grant: &grant,
@@ -72,23 +72,23 @@ fn decided(grant: &[u32], count: usize, wants_all: bool, candidates: &[Reservati
 
 #[test]
 fn what_is_ours_of_a_grant() {
-    let near = |pid, distance| Reservation {
+    let near = |pid, distance| OwnReservation {
         distance,
         ..reserved(pid, &[1])
     };
-    let used = |pid, distance| Reservation {
+    let used = |pid, distance| OwnReservation {
         in_use: true,
         ..near(pid, distance)
     };
-    let other_job = |pid| Reservation {
+    let other_job = |pid| OwnReservation {
         of_other_job: true,
         ..reserved(pid, &[1])
     };
-    let part = |pid| Reservation {
+    let part = |pid| OwnReservation {
         devices: vec![(uuid(1), half())],
         ..reserved(pid, &[1])
     };
-    let unproven = || Reservation {
+    let unproven = || OwnReservation {
         devices: vec![(uuid(1), Units::default())],
         ..reserved(5, &[1])
     };
@@ -150,7 +150,7 @@ fn a_share_is_taken_beside_a_programs_part() {
 #[test]
 fn a_cover_has_the_proven_units_of_the_granted_devices() {
     let devices = vec![(uuid(1), half()), (uuid(2), Units::whole())];
-    let candidate = Reservation {
+    let candidate = OwnReservation {
         devices,
         ..reserved(5, &[1, 2])
     };

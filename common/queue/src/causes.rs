@@ -17,8 +17,5 @@ causes! {
         NoGpuOfRequestAnswers { gpu: u32, why: &'a str } => Nvml:
             "no GPU of the request answers NVML: GPU {gpu}: {why}", "{HANGS_OR_SICK}";
         NoGpuAnswers { gpu: u32, why: &'a str } => Nvml: "no GPU answers NVML: GPU {gpu}: {why}", "{HANGS}";
-        LargerThanPart { share: String } => NoDevice:
-            "--share {share}: larger than the part of the device that is reserved for you",
-            "a fraction, such as --share 1/2, is a fraction of that part";
     }
 }

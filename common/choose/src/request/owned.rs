@@ -4,10 +4,11 @@ use std::ops::Deref;
 use std::rc::Rc;
 
 use super::granted::Granted;
+use crate::causes::{ChooseCause, Room};
 use crate::ownership::Cover;
 use crate::pool::{Filter, Portion};
 use getgpu_lock::{Level, LockFile};
-use getgpu_model::{Device, Inventory, Units};
+use getgpu_model::{Device, Failure, Inventory, Units, quantity, share};
 use getgpu_settings::{DeviceList, Policy};
 
 /// What one call asks for, inside of what it owns.
@@ -124,6 +125,26 @@ impl Owned {
         let own = own.unwrap_or_else(Units::whole);
         let portion = self.filter.portion(&own, device.memory);
         (own, portion)
+    }
+
+    /// The failure of a share that is too large for what this call may take of a device.
+    pub fn too_large(&self, device: &Device) -> Failure {
+        let (uuid, share) = (&device.uuid, self.filter.share);
+        let share = share.map(|share| share.to_string()).unwrap_or_default();
+        let (own, _) = self.portion(device);
+        let why = match device.memory {
+            Some(memory) if !own.is_whole() => {
+                let mebibytes = ((memory >> 20) as f64 * share::fraction(&own)) as u64;
+                let memory = quantity::size_text(mebibytes << 20);
+                Room::OfPart { uuid, memory }
+            }
+            Some(memory) => {
+                let memory = quantity::size_text(memory);
+                Room::OfDevice { uuid, memory }
+            }
+            None => Room::UnknownOf { uuid },
+        };
+        ChooseCause::ShareTooLarge { share, why }.into()
     }
 
     /// The most devices that this user may have at a time; what this call owns

@@ -7,7 +7,6 @@ use std::time::Duration;
 use super::gate;
 use super::in_use::in_use;
 use super::taken::{Got, Part, Taken};
-use crate::causes::{ChooseCause, Room};
 use crate::choice::device_claim::{self, Retry};
 use crate::choice::offer::Rejected;
 use crate::ownership::{Basis, Cover, Decision};
@@ -19,7 +18,7 @@ use getgpu_lock::{
     Claim, HolderArgs, LockFile, Occupancy, OfdLock, Side, Span, claim::named_lease, holders,
     occupancy, ownership_proof,
 };
-use getgpu_model::{Device, Diag, Failure, Units, Uuid, quantity, share};
+use getgpu_model::{Device, Diag, Failure, Units, Uuid};
 
 /// How long a part of a device is tried again while others take theirs.
 const PATIENCE: Duration = Duration::from_millis(200);
@@ -199,7 +198,8 @@ impl NamedDevice<'_> {
         let (own, portion) = self.request.portion(self.device);
         let (claim, is_reserved): (_, Look<Self>) = match (&self.request.cover, portion) {
             (_, Portion::TooLarge) => {
-                return Ok(Err(NamedOutcome::TooLarge(self.too_large())));
+                let failure = self.request.too_large(self.device);
+                return Ok(Err(NamedOutcome::TooLarge(failure)));
             }
             // Other calls of this user may be dividing what it owns at this moment.
             (Some(cover), Portion::All) if cover.is_reservation() => {
@@ -305,26 +305,6 @@ impl NamedDevice<'_> {
         let grant = &self.request.grant;
         let failure = in_use(self.all.lock_file, self.probe, self.device, kind, grant);
         NamedOutcome::InUse(failure)
-    }
-
-    /// The failure of a share that no device of the grant has room for.
-    fn too_large(&self) -> Failure {
-        let (uuid, share) = (&self.device.uuid, self.request.filter.share);
-        let share = share.map(|share| share.to_string()).unwrap_or_default();
-        let (own, _) = self.request.portion(self.device);
-        let why = match self.device.memory {
-            Some(memory) if !own.is_whole() => {
-                let mebibytes = ((memory >> 20) as f64 * share::fraction(&own)) as u64;
-                let memory = quantity::size_text(mebibytes << 20);
-                Room::OfPart { uuid, memory }
-            }
-            Some(memory) => {
-                let memory = quantity::size_text(memory);
-                Room::OfDevice { uuid, memory }
-            }
-            None => Room::UnknownOf { uuid },
-        };
-        ChooseCause::ShareTooLarge { share, why }.into()
     }
 
     /// Claims a share of the units that this process owns, or else of the units that others leave

@@ -259,12 +259,12 @@ fn all_silent(rejected: &[(Device, Rejected)], node: &Node<'_>) -> Option<Failur
 /// Fails if this call owns a part of every device of the grant and the share is larger than each of
 /// them: no wait could find room for it.
 fn fits_inside(request: &Owned, inventory: &Inventory) -> Result<(), Failure> {
-    let mut pool = request.filter.pool(inventory).peekable();
+    let mut pool = request.filter.pool(inventory);
     let is_too_large = |device: &Device| request.portion(device).1 == Portion::TooLarge;
-    if request.cover.is_none() || pool.peek().is_none() || !pool.all(is_too_large) {
-        return Ok(());
+    match pool.clone().next() {
+        Some(first) if request.cover.is_some() && pool.all(is_too_large) => {
+            Err(request.too_large(first))
+        }
+        _ => Ok(()),
     }
-    let share = request.filter.share.map(|share| share.to_string());
-    let share = share.unwrap_or_default();
-    Err(QueueCause::LargerThanPart { share }.into())
 }

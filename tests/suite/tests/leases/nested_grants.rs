@@ -140,7 +140,8 @@ fn a_program_runs_on_a_reservation_inside_another_one() {
     // More than the part that is reserved is not waited for.
     #[rustfmt::skip]
     let cases = [
-        ("getgpu --share 4G --wait", "3\n", ["getgpu: --share 4G: larger than the part", ""]),
+        ("getgpu --share 4G --wait", "3\n",
+            ["getgpu: --share 4G: your part of MIG-", " has 2432M of memory"]),
         ("cudawrap --share 4G true", "125\n",
             ["cudawrap: --share 4G: your part of MIG-", " has 2432M of memory"]),
     ];
