@@ -15,8 +15,6 @@ pub struct KeepingTurn<'l> {
     lock_file: &'l LockFile,
     place: Ticket,
     marks: Option<Marks>,
-    /// Whether this waiter lets those behind it pass.
-    aside: bool,
 }
 
 impl<'l> KeepingTurn<'l> {
@@ -26,7 +24,6 @@ impl<'l> KeepingTurn<'l> {
             lock_file,
             place,
             marks: None,
-            aside: false,
         }
     }
 
@@ -39,10 +36,9 @@ impl<'l> KeepingTurn<'l> {
     pub fn has_turn(&mut self, keepable: &[Uuid]) -> Result<bool, Failure> {
         if keepable.is_empty() {
             self.stand_aside()?;
-        } else if self.aside {
-            self.stand_again()?;
+            return Ok(false);
         }
-        Ok(!self.aside && self.place.is_head()?)
+        Ok(self.stand_again()? && self.place.is_head()?)
     }
 
     /// Keeps these devices, with a sign of life.
@@ -79,11 +75,7 @@ impl<'l> KeepingTurn<'l> {
     /// The lock file cannot be locked.
     pub fn stand_aside(&mut self) -> Result<(), Failure> {
         self.rest();
-        if !self.aside {
-            self.place.stand_aside()?;
-            self.aside = true;
-        }
-        Ok(())
+        self.place.stand_aside()
     }
 
     /// Takes the place again; false if another process probes it at this moment.
@@ -91,9 +83,8 @@ impl<'l> KeepingTurn<'l> {
     /// # Errors
     ///
     /// The lock file cannot be locked.
-    pub fn stand_again(&mut self) -> Result<bool, Failure> {
-        self.aside = self.aside && !self.place.stand_again()?;
-        Ok(!self.aside)
+    pub fn stand_again(&self) -> Result<bool, Failure> {
+        self.place.stand_again()
     }
 }
 

@@ -316,7 +316,7 @@ impl<'l, S: Seeker> Waiter<'l, S> {
 
     /// Takes the places again, each as soon as no other process probes it.
     fn stand_again(&mut self) -> Result<bool, Failure> {
-        let keeping = self.keeping.as_mut().map(KeepingTurn::stand_again);
+        let keeping = self.keeping.as_ref().map(KeepingTurn::stand_again);
         Ok(keeping.transpose()?.unwrap_or(true) && self.ticket.stand_again()?)
     }
 
