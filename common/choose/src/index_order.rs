@@ -5,7 +5,7 @@
 use std::iter;
 
 use crate::pool::{Filter, Outside};
-use getgpu_model::{Device, Inventory, Silent};
+use getgpu_model::{Device, Inventory, Silent, Uuid};
 use getgpu_settings::Type;
 
 /// What has an index.
@@ -61,22 +61,10 @@ impl<'a> IndexOrder<'a> {
         order
     }
 
-    /// The devices that have an index, each with it.
-    pub fn devices(&self) -> impl Iterator<Item = (usize, &'a Device)> {
-        let places = self.places.iter().enumerate();
-        places.filter_map(|(index, place)| match place {
-            Indexed::Device(device, _) => Some((index, *device)),
-            Indexed::Silent(_) => None,
-        })
-    }
-
-    /// What does not answer and has an index, with it.
-    pub fn silent(&self) -> impl Iterator<Item = (usize, &'a Silent)> {
-        let places = self.places.iter().enumerate();
-        places.filter_map(|(index, place)| match place {
-            Indexed::Silent(silent) => Some((index, *silent)),
-            Indexed::Device(..) => None,
-        })
+    /// The index of a device, if it has one.
+    pub fn of_device(&self, uuid: &Uuid) -> Option<usize> {
+        let mut places = self.places.iter();
+        places.position(|place| matches!(place, Indexed::Device(one, _) if one.uuid == *uuid))
     }
 }
 
@@ -106,7 +94,6 @@ mod tests {
     use super::*;
     use getgpu_model::Gpu;
     use getgpu_model::GpuListing;
-    use getgpu_model::Uuid;
     use getgpu_settings::DeviceList;
 
     fn uuid(gpu: u32, slot: Option<u32>) -> Uuid {

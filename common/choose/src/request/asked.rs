@@ -89,7 +89,7 @@ impl Asked {
         let grant = Grant::read(settings, environment, grant_use);
         // What a batch system has granted is not cut by the list for interactive use, nor
         // counted.
-        let granted_by_batch = grant.is_in_batch_job() && grant.names_devices();
+        let granted_by_batch = grant.is_by_batch();
         let counted = !granted_by_batch && !namespaces::is_host_root();
         let allowed = match granted_by_batch {
             true => None,

@@ -242,8 +242,10 @@ impl Grant {
         self.visible != Visible::Unset || self.batch_gpus.is_some()
     }
 
-    pub(crate) fn names_devices(&self) -> bool {
-        matches!(self.visible, Visible::Entries(_)) || self.batch_gpus.is_some()
+    /// Whether a batch system has granted devices.
+    pub(super) fn is_by_batch(&self) -> bool {
+        let names_devices = matches!(self.visible, Visible::Entries(_));
+        self.batch_job && (names_devices || self.batch_gpus.is_some())
     }
 
     /// Whether a program that is left alone sees just the devices of the grant, since

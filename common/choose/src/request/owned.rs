@@ -6,7 +6,7 @@ use std::rc::Rc;
 use super::granted::Granted;
 use crate::causes::{ChooseCause, Room};
 use crate::ownership::Cover;
-use crate::pool::{Filter, Portion};
+use crate::pool::Portion;
 use getgpu_lock::{Level, LockFile};
 use getgpu_model::{Device, Failure, Inventory, Units, quantity, share};
 use getgpu_settings::{DeviceList, Policy};
@@ -52,12 +52,7 @@ impl Owned {
     /// The same with what the site excludes by now.
     #[must_use]
     pub fn without(&self, excluded: DeviceList) -> Self {
-        let mut granted = (*self.granted).clone();
-        granted.filter.excluded = excluded;
-        Self {
-            granted: Rc::new(granted),
-            ..self.clone()
-        }
+        self.changed(|granted| granted.filter.excluded = excluded)
     }
 
     /// The same for a call that may take, or may not take, what is kept for a waiter.
@@ -84,19 +79,16 @@ impl Owned {
 
     /// The same for just so many devices, and for those on preferred GPUs alone.
     pub(crate) fn wish(&self, count: usize, only_preferred: bool) -> Self {
-        let granted = Granted {
-            count,
-            most: count,
-            filter: Filter {
-                only_preferred,
-                ..self.filter.clone()
-            },
-            ..(*self.granted).clone()
-        };
-        Self {
-            granted: Rc::new(granted),
-            ..self.clone()
-        }
+        self.changed(|granted| {
+            (granted.count, granted.most) = (count, count);
+            granted.filter.only_preferred = only_preferred;
+        })
+    }
+
+    fn changed(&self, change: impl FnOnce(&mut Granted)) -> Self {
+        let mut changed = self.clone();
+        change(Rc::make_mut(&mut changed.granted));
+        changed
     }
 
     /// Among whom devices are claimed: inside what this call owns, or all users on the

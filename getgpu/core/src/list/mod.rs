@@ -237,10 +237,8 @@ fn collect(node: &mut Node<'_>, asked: Asked, lock_file: &LockFile) -> Result<Li
     let mut watched = watched::read(lock_file);
     let devices = inventory.devices.iter().zip(&sorted);
     for ((device, outside), (held, usage)) in devices.zip(held.into_iter().zip(usages)) {
-        let mut indices = order.devices();
-        let index = indices.find(|(_, other)| other.uuid == device.uuid);
         let mut row = rows::Row {
-            index: index.map(|(index, _)| index),
+            index: order.of_device(&device.uuid),
             allowed: list.as_ref().is_none_or(|list| list.names(device)),
             excluded: granted.filter.excluded.names(device),
             outside: *outside,

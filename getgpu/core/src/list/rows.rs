@@ -2,7 +2,7 @@
 //! behind it. Pure but for names of users and starts of processes, from /proc.
 
 use clap::ValueEnum;
-use getgpu_choose::{IndexOrder, Outside};
+use getgpu_choose::{IndexOrder, Indexed, Outside};
 use getgpu_linux::{procfs, users};
 use getgpu_lock::{Holder, Holdings, holders};
 use getgpu_model::{
@@ -139,9 +139,9 @@ impl Row {
         let gpu = inventory.gpu(silent.gpu);
         let gpu_uuid = gpu.and_then(|gpu| gpu.uuid.as_ref());
         let uuid = gpu_uuid.filter(|_| silent.slot.is_none());
-        let index = order.silent().find(|(_, other)| *other == silent);
+        let mut places = order.places.iter();
         Self {
-            index: index.map(|(index, _)| index),
+            index: places.position(|place| *place == Indexed::Silent(silent)),
             uuid: uuid.map(ToString::to_string).unwrap_or_default(),
             gpu_uuid: gpu_uuid.map(ToString::to_string),
             mig: silent.slot.is_some(),
