@@ -227,7 +227,14 @@ impl<'l, S: Seeker> Waiter<'l, S> {
         if self.over.is_some() {
             return Ok(None);
         }
-        self.keep(has_turn, keepable)?;
+        if let Some(keeping) = &mut self.keeping {
+            let wanted = self.seeker.wanted();
+            let has = self.room.min(wanted);
+            match has_turn {
+                true => keeping.keep(keepable, kept::Count { has, wanted })?,
+                false => keeping.rest(),
+            }
+        }
         let left = self.left()?;
         self.say()?;
         let due = self.schedule.pause(Instant::now()).unwrap_or(left);
@@ -246,20 +253,6 @@ impl<'l, S: Seeker> Waiter<'l, S> {
         }
         self.counted = Some(Instant::now());
         self.seeker.over_limit(&self.probe)
-    }
-
-    /// Keeps what becomes free for this waiter, if it has the turn for it.
-    fn keep(&mut self, has_turn: bool, keepable: Vec<Uuid>) -> Result<(), Failure> {
-        let Some(keeping) = self.keeping.as_mut() else {
-            return Ok(());
-        };
-        if !has_turn {
-            keeping.rest();
-            return Ok(());
-        }
-        let wanted = self.seeker.wanted();
-        let has = self.room.min(wanted);
-        keeping.keep(keepable, kept::Count { has, wanted })
     }
 
     /// One look at the lock, and an attempt if enough devices that `may` be tried have
