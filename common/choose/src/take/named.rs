@@ -191,10 +191,11 @@ struct NamedDevice<'a> {
 }
 
 impl NamedDevice<'_> {
-    /// Takes the device, or tells why not. What each way has to look at behind its claim is asked
-    /// then: before it a reservation may end, and another user reserve.
+    /// Takes the device, or tells why not. Each way has its claim, and the question that is asked behind
+    /// it: before it a reservation may end, and another user reserve.
     fn take(&self) -> Result<Result<Got, NamedOutcome>, Failure> {
         type Look<T> = fn(&T, &Claim) -> Result<bool, Failure>;
+        let (lock_file, span) = (self.all.lock_file, self.span());
         let (own, portion) = self.request.portion(self.device);
         let (claim, is_reserved): (_, Look<Self>) = match (&self.request.cover, portion) {
             (_, Portion::TooLarge) => {
@@ -203,7 +204,7 @@ impl NamedDevice<'_> {
             }
             // Other calls of this user may be dividing what it owns at this moment.
             (Some(cover), Portion::All) if cover.is_reservation() => {
-                (self.whole(own)?, Self::divided)
+                (named_lease(lock_file, span, own)?, Self::divided)
             }
             // The lease of an ancestor is joined, if no other program has a part inside it.
             (Some(_), Portion::All) if self.part_inside(&own)? => {
@@ -212,7 +213,10 @@ impl NamedDevice<'_> {
             (Some(_), Portion::All) => return Ok(Ok(Got::Joined(own))),
             (Some(_), Portion::Units(_)) => (self.part()?, |_, _| Ok(false)),
             // It may be reserved for another user.
-            (None, Portion::All) => (self.whole(own)?, Self::reserved_for_others),
+            (None, Portion::All) => (
+                named_lease(lock_file, span, own)?,
+                Self::reserved_for_others,
+            ),
             (None, Portion::Units(wanted)) => match self.part()? {
                 // In a pid namespace of its own nothing can prove whose a reservation is.
                 None if !namespaces::host_pids() => {
@@ -321,11 +325,6 @@ impl NamedDevice<'_> {
         }
     }
 
-    /// Claims all of these units, past reservations.
-    fn whole(&self, own: Units) -> Result<Option<Claim>, Failure> {
-        named_lease(self.all.lock_file, self.span(), own)
-    }
-
     /// Claims a share of the units that no lease has, past the reservation of this user.
     fn part_of_lease(&self, wanted: i64) -> Result<Option<Claim>, Failure> {
         let began = run_clock::now();
@@ -334,7 +333,7 @@ impl NamedDevice<'_> {
             let Some(room) = Units::whole().difference(&leased).first(wanted) else {
                 return Ok(None);
             };
-            if let Some(claim) = self.whole(room)? {
+            if let Some(claim) = named_lease(self.all.lock_file, self.span(), room)? {
                 return Ok(Some(claim));
             }
         }
