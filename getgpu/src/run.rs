@@ -27,7 +27,7 @@ pub fn main(arguments: &[OsString], role: Role) -> i32 {
     let mut status = exit::OK;
     let done = match &options.action {
         Action::Slurm(hook) => return slurm::run(*hook),
-        Action::Wanted => wanted::run(&options, &environment, &diag).map(|told| status = told),
+        Action::Wanted => wanted::run(&options, &environment).map(|told| status = told),
         Action::Text(text) => show(text),
         Action::Check {
             directories,

@@ -24,7 +24,7 @@ pub use choice::offer::{ChoiceOutcome, Offer, Rejected};
 pub use choice::rejection_report::RejectionReport;
 pub use cuda_index::cuda_index;
 pub use index_order::{IndexOrder, Indexed};
-pub use node_lock::{LockWarning, find_lock_file};
+pub use node_lock::find_lock_file;
 pub use ownership::{Basis, Cover, Decision};
 pub use pool::{Filter, Outside, Portion};
 pub use request::grant::{GIVEN_ANOTHER, Grant, GrantUse};

@@ -5,21 +5,13 @@ use std::path::Path;
 
 use getgpu_linux::{LockOrigin, procfs::namespaces};
 use getgpu_lock::{HOST_LOCK, LockFile};
-use getgpu_model::Failure;
+use getgpu_model::{Diag, Failure};
 use getgpu_settings::{Environment, Settings, Unshared};
 
 use crate::causes::ChooseCause;
 
-/// Whether a line says what it means that a lock is not the host's.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum LockWarning {
-    /// It does.
-    Print,
-    /// It does not: the user of a wrapped program may not know of any lock.
-    Omit,
-}
-
-/// Finds the lock. If it is not the host's, a line says what that means.
+/// Finds the lock. If it is not the host's, a line says what that means; without `diag` none does, since
+/// the user of a wrapped program may not know of any lock.
 ///
 /// # Errors
 ///
@@ -27,15 +19,15 @@ pub enum LockWarning {
 pub fn find_lock_file(
     settings: &Settings,
     environment: &Environment,
-    diag: &getgpu_model::Diag,
-    warning: LockWarning,
+    diag: Option<&Diag>,
 ) -> Result<LockFile, Failure> {
     let lock_file = LockFile::find(environment.lock.clone(), settings.lock.clone())?;
+    let diag = diag.filter(|_| settings.unshared != Unshared::Quiet);
     let private = lock_file.origin == LockOrigin::Private;
     // In a container a private lock is the container's: what the site says of locks that
     // are not the host's holds for it too.
     if private && namespaces::host_pids() {
-        if warning == LockWarning::Print && settings.unshared != Unshared::Quiet {
+        if let Some(diag) = diag {
             diag.warn(&format!(
                 "no /run/getgpu on this node: {} excludes only your own programs",
                 lock_file.path.display()
@@ -53,7 +45,7 @@ pub fn find_lock_file(
     if settings.unshared == Unshared::Fail {
         return Err(failure);
     }
-    if warning == LockWarning::Print {
+    if let Some(diag) = diag {
         diag.warn(&failure.message);
         failure.hint.iter().for_each(|hint| diag.hint(hint));
     }

@@ -8,7 +8,7 @@ use std::path::{Path, PathBuf};
 use std::time::Duration;
 
 use getgpu_auto::Message;
-use getgpu_choose::{LockWarning, find_lock_file};
+use getgpu_choose::find_lock_file;
 use getgpu_linux::{OwnLock, procfs::fdinfo, sys};
 use getgpu_lock::ownership_proof;
 use getgpu_model::{Diag, Failure, Kind, Verbosity, Visible};
@@ -87,7 +87,7 @@ fn device(
         false => None,
     };
     let _ = getgpu_auto::send(socket, &Message::Limit(limit(&settings)), &[]);
-    if already_leased(&settings, &environment, locks, diag)? {
+    if already_leased(&settings, &environment, locks)? {
         return Ok(LaunchSpec::unchanged());
     }
     let ready = linked::ready(&settings, &environment, lessee, diag);
@@ -151,12 +151,11 @@ fn already_leased(
     settings: &Settings,
     environment: &Environment,
     locks: &[OwnLock],
-    diag: &Diag,
 ) -> Result<bool, Failure> {
     let visible = Visible::parse(environment.visible.as_deref());
     let Some(uuid) = visible.single_uuid() else {
         return Ok(false);
     };
-    let lock_file = find_lock_file(settings, environment, diag, LockWarning::Omit)?;
+    let lock_file = find_lock_file(settings, environment, None)?;
     Ok(!ownership_proof::leased(locks, &lock_file, uuid).is_empty())
 }

@@ -6,7 +6,7 @@ use getgpu_model::lease_tag;
 use std::path::Path;
 use std::time::Instant;
 
-use getgpu_choose::{Asked, GrantUse, LockWarning, find_lock_file, pool};
+use getgpu_choose::{Asked, GrantUse, find_lock_file, pool};
 use getgpu_linux::program_name;
 use getgpu_lock::LockFile;
 use getgpu_model::{Diag, Failure, Kind, Visible, visible::hides_all};
@@ -103,7 +103,7 @@ fn with_device(
     }
     let (rank, settings) = &ranks::of_linked(settings, diag);
     let asked = Asked::new(settings, environment, GrantUse::of_option(grant_ignored))?.of_link();
-    let lock_file = lock_file(settings, environment, &asked, diag)?;
+    let lock_file = lock_file(settings, environment, &asked)?;
     let call = CudawrapCall {
         settings,
         environment,
@@ -140,9 +140,8 @@ fn lock_file(
     settings: &Settings,
     environment: &Environment,
     asked: &Asked,
-    diag: &Diag,
 ) -> Result<LockFile, Failure> {
-    find_lock_file(settings, environment, diag, LockWarning::Omit).map_err(|failure| {
+    find_lock_file(settings, environment, None).map_err(|failure| {
         let pool = helper::node(settings).ask(|node| {
             let inventory = node.inventory(asked.look())?;
             pool::candidates(asked.filter(), &inventory, asked.count()).map(drop)

@@ -8,7 +8,7 @@ use std::ffi::{OsStr, OsString};
 use std::path::Path;
 use std::time::Instant;
 
-use getgpu_choose::{Asked, GrantUse, LockWarning, find_lock_file};
+use getgpu_choose::{Asked, GrantUse, find_lock_file};
 use getgpu_model::{Diag, Failure, Verbosity, Visible, exit};
 use getgpu_settings::{Environment, Loaded};
 
@@ -66,7 +66,7 @@ fn become_program(options: &CudawrapOptions, diag: &Diag) -> Result<Infallible, 
     asked.warn_of_excluded(diag);
     mps::check(&options.choices, settings, &asked)?;
     let typed = options.typed.running.tag.clone();
-    let lock_file = find_lock_file(settings, &environment, diag, LockWarning::Print)?;
+    let lock_file = find_lock_file(settings, &environment, Some(diag))?;
     let call = CudawrapCall {
         settings,
         environment: &environment,

@@ -3,7 +3,7 @@
 
 use std::time::Instant;
 
-use getgpu_choose::{Asked, LockWarning, find_lock_file, syslog};
+use getgpu_choose::{Asked, find_lock_file, syslog};
 use getgpu_lock::Role;
 use getgpu_model::{Diag, Failure, Kind, lease_tag};
 use getgpu_settings::{Environment, Loaded};
@@ -26,7 +26,7 @@ pub fn carry_out(
     put_options(options, environment, &mut loaded)?;
     let loaded = loaded.strict()?;
     let settings = &loaded.settings;
-    let lock_file = || find_lock_file(settings, environment, diag, LockWarning::Print);
+    let lock_file = || find_lock_file(settings, environment, Some(diag));
     // What is looked at, or reserved already, is told to a job without a GPU too.
     let listed = || Asked::listed(settings, environment, options.grant_use);
     let call = || -> Result<_, Failure> {

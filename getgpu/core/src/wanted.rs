@@ -1,11 +1,11 @@
 //! `--wanted`: whether a call waits in the queue while the caller has devices, for a program that
 //! can make room at a moment that suits it. Reads the queue and changes nothing.
 
-use getgpu_choose::{LockWarning, find_lock_file};
+use getgpu_choose::find_lock_file;
 use getgpu_linux::Range;
 use getgpu_linux::procfs::{self, ancestry};
 use getgpu_lock::{LockFile, layout, ownership_proof};
-use getgpu_model::{Diag, Failure, Kind, Uuid, Verbosity, Visible, diag::show, exit, quantity};
+use getgpu_model::{Failure, Kind, Uuid, Verbosity, Visible, diag::show, exit, quantity};
 use getgpu_queue::waiting_beside;
 use getgpu_settings::{Environment, Loaded};
 
@@ -24,15 +24,11 @@ enum DeviceOwner {
 }
 
 /// Tells it in a line, and as the exit status: 0 if a call waits, else 1.
-pub fn run(
-    options: &GetgpuOptions,
-    environment: &Environment,
-    diag: &Diag,
-) -> Result<i32, Failure> {
+pub fn run(options: &GetgpuOptions, environment: &Environment) -> Result<i32, Failure> {
     let mut loaded = Loaded::read(environment, None)?;
     put_options(options, environment, &mut loaded)?;
     let loaded = loaded.strict()?;
-    let lock_file = find_lock_file(&loaded.settings, environment, diag, LockWarning::Omit)?;
+    let lock_file = find_lock_file(&loaded.settings, environment, None)?;
     let count = |above| waiting_beside(&lock_file, &lock_file.open()?, above);
     let waiting = match owner(&lock_file, environment) {
         DeviceOwner::Above(process) => Some(count(Some(process))?),

@@ -17,7 +17,7 @@ use std::os::unix::fs::OpenOptionsExt;
 use std::path::{Path, PathBuf};
 use std::time::{Duration, Instant};
 
-use getgpu_choose::{Asked, GrantUse, LockWarning, find_lock_file};
+use getgpu_choose::{Asked, GrantUse, find_lock_file};
 use getgpu_linux::procfs::namespaces;
 use getgpu_lock::{LockFile, OfdLock};
 use getgpu_model::{Detail, Diag, Failure, Inventory, Uuid, reason};
@@ -49,7 +49,7 @@ pub fn run(environment: &Environment, metrics: Option<&Path>, diag: &Diag) -> Re
         return Err(OperateCause::MonitorInContainer.into());
     }
     let loaded = Loaded::read(environment, None)?.strict()?;
-    let lock_file = find_lock_file(&loaded.settings, environment, diag, LockWarning::Print)?;
+    let lock_file = find_lock_file(&loaded.settings, environment, Some(diag))?;
     let _only = only_one(&lock_file)?;
     let mut monitor = Monitor {
         lock_file,

@@ -21,7 +21,7 @@ mod wish;
 use std::path::PathBuf;
 use std::time::Duration;
 
-use getgpu_choose::{Asked, GrantUse, LockWarning, find_lock_file, pool};
+use getgpu_choose::{Asked, GrantUse, find_lock_file, pool};
 use getgpu_linux::CommandLines;
 use getgpu_lock::LockFile;
 use getgpu_model::{Diag, Failure, Inventory, Verbosity, quantity::digits};
@@ -114,12 +114,7 @@ impl Context {
     }
 
     fn lock_file(&self) -> Result<LockFile, Failure> {
-        find_lock_file(
-            &self.loaded.settings,
-            &self.environment,
-            &DIAG,
-            LockWarning::Print,
-        )
+        find_lock_file(&self.loaded.settings, &self.environment, Some(&DIAG))
     }
 
     /// Where jobs are marked: beside the lock.
