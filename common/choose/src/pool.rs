@@ -106,11 +106,6 @@ impl Outside {
         }
     }
 
-    /// Whether the model of the GPU is the reason.
-    pub(crate) const fn is_model(self) -> bool {
-        matches!(self, Self::OtherModel | Self::UnknownModel)
-    }
-
     /// The settings that can be behind it.
     pub const fn settings(self) -> &'static [&'static str] {
         match self {

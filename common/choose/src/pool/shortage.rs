@@ -93,7 +93,8 @@ pub fn empty_pool(filter: &Filter, inventory: &Inventory) -> Failure {
     if outside.iter().all(|out| *out == Some(Outside::NotUsable)) {
         return NodeCause::NoGpuOpens.into();
     }
-    let by_model = outside.iter().flatten().any(|out| out.is_model());
+    let is_model = |out: &Outside| matches!(out, Outside::OtherModel | Outside::UnknownModel);
+    let by_model = outside.iter().flatten().any(is_model);
     let counts = counted(outside.iter().flatten().copied());
     let parts = counts.iter();
     let parts = parts.map(|(out, n)| format!("{n} {}", filter.reason(*out)));
