@@ -162,7 +162,7 @@ impl<'a> ProcScanner<'a> {
     /// Looks at the next few of all processes, if that is due by the one per cent. A look
     /// at all of them in one go takes so long on a busy machine that a short program of
     /// the caller would begin and end unseen meanwhile.
-    pub fn roll(&mut self) -> MatchedProcess {
+    fn roll(&mut self) -> MatchedProcess {
         if self.rest.is_empty() {
             if Instant::now() < self.next_full {
                 return MatchedProcess::default();
@@ -380,7 +380,7 @@ fn ignores_grant(pid: i32, block: &[u8]) -> bool {
 }
 
 /// The children of all threads of a process (CONFIG_PROC_CHILDREN).
-pub fn children(pid: i32) -> Vec<i32> {
+fn children(pid: i32) -> Vec<i32> {
     let threads = file::numbers(&format!("/proc/{pid}/task")).into_iter();
     let texts = threads
         .filter_map(|thread| file::whole(&format!("/proc/{pid}/task/{thread}/children")).ok());
