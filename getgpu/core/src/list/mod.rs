@@ -323,8 +323,9 @@ fn is_held_beside(probe: &OfdLock, mut spans: Vec<Span>) -> Result<bool, Failure
     spans.sort_by_key(|span| span.all().start());
     let ends = spans.iter().map(|span| span.all().end());
     let starts = spans.iter().map(|span| span.all().start());
-    let gaps = [Span::FIRST].into_iter().chain(ends);
-    for (start, end) in gaps.zip(starts.chain([Span::END])) {
+    let all = layout::all_devices();
+    let gaps = [all.start()].into_iter().chain(ends);
+    for (start, end) in gaps.zip(starts.chain([all.end()])) {
         if let Some(gap) = Range::between(start, end)
             && probe.conflict(gap)?.is_some()
         {
