@@ -197,8 +197,8 @@ pub fn holdings(lock_file: &LockFile, probe: &OfdLock, span: Span) -> Result<Hol
 /// # Errors
 ///
 /// The lock file cannot be read.
-pub fn keeper(probe: &OfdLock) -> Result<Holder, Failure> {
-    let pid = Keeper::now(probe)?.and_then(Keeper::pid);
+pub fn keeper(lock_file: &LockFile, probe: &OfdLock) -> Result<Holder, Failure> {
+    let pid = Keeper::seen(lock_file, probe)?.and_then(Keeper::pid);
     let known = pid.filter(|_| namespaces::host_pids());
     let known = known.and_then(|pid| Some((procfs::euid(pid)?, Stat::read(pid)?)));
     Ok(match known {

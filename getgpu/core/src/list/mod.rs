@@ -204,7 +204,8 @@ pub fn device_at(node: &mut Node<'_>, asked: Asked, index: usize) -> Result<Uuid
 impl Listing {
     /// What the lock alone tells.
     fn of_lock(lock_file: &LockFile, probe: &OfdLock) -> Result<Self, Failure> {
-        let (in_line, queue) = (getgpu_queue::waiting(probe, None)?, queued(probe)?);
+        let in_line = getgpu_queue::waiting(probe, None)?;
+        let queue = queued(lock_file, probe)?;
         Ok(Self {
             driver: None,
             rows: Vec::new(),
@@ -303,7 +304,7 @@ fn holdings(
         .map(|span| holders::holdings(lock_file, probe, *span));
     let mut all = held.collect::<Result<Vec<_>, _>>()?;
     for held in all.iter_mut().filter(|held| held.kept) {
-        held.holders = vec![holders::keeper(probe)?];
+        held.holders = vec![holders::keeper(lock_file, probe)?];
     }
     if !all.iter().any(Holdings::claimed) {
         return Ok((all, elsewhere));
