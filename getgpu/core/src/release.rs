@@ -4,7 +4,7 @@
 use std::time::Duration;
 
 use getgpu_linux::{Stat, pidfd, run_clock};
-use getgpu_lock::{HolderProcess, LockFile, Role, ownership_proof};
+use getgpu_lock::{HolderProcess, LockFile, Role, holder_args::parse_devices, ownership_proof};
 use getgpu_model::{Diag, Failure, Job, Kind, Uuid, quantity};
 use nix::sys::signal::{Signal, kill};
 use nix::unistd::Pid;
@@ -52,7 +52,7 @@ pub fn one(
     let (mut is_label, mut unknown) = (false, name.to_owned());
     // The driver is asked for an index only.
     if found.is_empty() {
-        let uuids = match (printed(name), name.parse()) {
+        let uuids = match (parse_devices(name), name.parse()) {
             (None, Ok(index)) => match device_at(index) {
                 // Without a driver nothing is known of an index, and nothing is reserved.
                 Err(failure) if others.is_empty() && failure.kind != Kind::NoneFree => Vec::new(),
@@ -85,11 +85,6 @@ pub fn one(
         return Err(ReserveCause::NotYours { unknown, remedy }.into());
     }
     end(lock_file, &found, PATIENCE, diag)
-}
-
-/// The devices of a text as getgpu prints it.
-fn printed(text: &str) -> Option<Vec<Uuid>> {
-    text.split(',').map(Uuid::parse).collect()
 }
 
 /// Gives up all but what other batch jobs keep, of whose tasks this call knows nothing;
@@ -135,12 +130,12 @@ pub fn end(
     for holder in holders {
         ask_to_end(holder);
     }
-    let left = || holders.iter().filter(|holder| !has_exited(holder));
+    let left = || holders.iter().filter(|holder| runs(holder));
     while left().next().is_some() && run_clock::since(began) < patience {
         run_clock::sleep(PAUSE);
     }
     for (holder, reserved) in holders.iter().zip(&seen) {
-        if !has_exited(holder) {
+        if runs(holder) {
             continue;
         }
         if let Some(reserved) = reserved {
@@ -158,16 +153,16 @@ pub fn end(
     }
 }
 
-/// Whether a holder has exited. A zombie has given everything up too.
-fn has_exited(holder: &HolderProcess) -> bool {
-    Stat::read(holder.pid).is_none_or(|stat| !stat.alive() || stat.start != holder.start)
+/// Whether a holder still runs. A zombie has given everything up.
+fn runs(holder: &HolderProcess) -> bool {
+    Stat::runs(holder.pid, holder.start)
 }
 
 /// Asks a holder to end; false if it has ended, or could not be asked.
 pub fn ask_to_end(holder: &HolderProcess) -> bool {
     let fd = pidfd::open(holder.pid);
     // Looked at after the pidfd was opened: the number is still the holder's.
-    if has_exited(holder) {
+    if !runs(holder) {
         return false;
     }
     // A stopped process acts on a signal once it is continued.
