@@ -4,10 +4,9 @@
 
 use std::ffi::{OsStr, OsString};
 use std::os::unix::ffi::OsStrExt;
-use std::os::unix::fs::PermissionsExt;
 use std::path::{Path, PathBuf};
 
-use getgpu_linux::{Chain, Rule, chain, directories, identity, is_cudawrap, sys};
+use getgpu_linux::{Chain, Rule, can_run, chain, directories, identity, is_cudawrap, sys};
 use getgpu_model::Failure;
 
 use crate::causes::{PathRemedy, StartCause};
@@ -131,15 +130,10 @@ fn replaced(
                 && chain
                     .hops
                     .last()
-                    .is_some_and(|end| executable(end) && !is_cudawrap(end))
+                    .is_some_and(|end| can_run(end) && !is_cudawrap(end))
         })
         .and_then(|chain| chain.hops.first().cloned());
     found.ok_or_else(|| StartCause::NoName.into())
-}
-
-fn executable(path: &Path) -> bool {
-    std::fs::metadata(path)
-        .is_ok_and(|meta| meta.is_file() && meta.permissions().mode() & 0o111 != 0)
 }
 
 /// The program that was typed behind our own name: a path as it is, a bare name by PATH,
@@ -166,7 +160,7 @@ pub fn typed(name: &OsStr) -> Result<PathBuf, Failure> {
         return Err(StartCause::NotPermitted { path }.into());
     }
     let shown: &str = &name.to_string_lossy();
-    let remedy = if executable(Path::new(name)) {
+    let remedy = if can_run(Path::new(name)) {
         PathRemedy::Here { shown }
     } else if shown.ends_with(".py") && Path::new(name).is_file() {
         PathRemedy::Python { shown }
