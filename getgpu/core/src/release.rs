@@ -10,7 +10,7 @@ use nix::sys::signal::{Signal, kill};
 use nix::unistd::Pid;
 
 use crate::causes::{ReleaseRemedy, ReserveCause};
-use crate::ended_reservation::EndedReservation;
+use crate::ended_reservation;
 
 /// How long the holders may take to end.
 const PATIENCE: Duration = Duration::from_secs(5);
@@ -125,8 +125,8 @@ pub fn end(
     diag: &Diag,
 ) -> Result<(), Failure> {
     let began = run_clock::now();
-    let of_holder = |holder| EndedReservation::of(lock_file, holder);
-    let seen: Vec<Option<EndedReservation>> = holders.iter().map(of_holder).collect();
+    let of_holder = |holder| ended_reservation::text(lock_file, holder);
+    let texts: Vec<Option<String>> = holders.iter().map(of_holder).collect();
     for holder in holders {
         ask_to_end(holder);
     }
@@ -134,12 +134,12 @@ pub fn end(
     while left().next().is_some() && run_clock::since(began) < patience {
         run_clock::sleep(PAUSE);
     }
-    for (holder, reserved) in holders.iter().zip(&seen) {
+    for (holder, text) in holders.iter().zip(&texts) {
         if runs(holder) {
             continue;
         }
-        if let Some(reserved) = reserved {
-            reserved.log();
+        if let Some(text) = text {
+            ended_reservation::log(holder, text);
         }
         let devices = Uuid::join(&holder.args.devices);
         diag.note(&format!("{devices}: released (pid {})", holder.pid));
