@@ -313,7 +313,7 @@ fn holdings(
     for (held, span) in all.iter_mut().zip(spans).filter(|(held, _)| held.claimed()) {
         *held = holders::holdings(lock_file, probe, span)?;
         if held.claimed() {
-            held.holders = claimers::holders(lock_file, probe, span)?;
+            held.holders = claimers::holders(lock_file, span);
         }
     }
     Ok((all, elsewhere))
