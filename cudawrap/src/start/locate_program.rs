@@ -66,7 +66,7 @@ fn locate(
             .in_path(chain)
             .map(|found| Called::Link(found.program))
             .ok_or_else(|| nowhere(chain)),
-        None => replaced(&chains, first_argument, ourselves).map(Called::Link),
+        None => replaced(&chains, first_argument).map(Called::Link),
     }
 }
 
@@ -112,11 +112,7 @@ fn nowhere(chain: &Chain) -> Failure {
 
 /// No path leads to us any more: the link was replaced while we started (undone,
 /// upgraded). What is there now is the program.
-fn replaced(
-    chains: &[Chain],
-    first_argument: Option<&OsStr>,
-    ourselves: &Ourselves,
-) -> Result<PathBuf, Failure> {
+fn replaced(chains: &[Chain], first_argument: Option<&OsStr>) -> Result<PathBuf, Failure> {
     let found = chains
         .iter()
         .find(|chain| {
@@ -126,7 +122,6 @@ fn replaced(
                 first_argument.is_some_and(|argument| Path::new(argument).file_name() == name);
             same_name
                 && !invoked_path::nameless(chain)
-                && chain.end.is_some_and(|end| !ourselves.is(end))
                 && chain
                     .hops
                     .last()
