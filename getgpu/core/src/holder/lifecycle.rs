@@ -43,16 +43,9 @@ pub fn run(args: &HolderArgs) -> i32 {
     let began = sys::boot_time();
     // Without memory or descriptors /proc shows nothing: a reservation in doubt stays.
     file::persist();
-    // What is held for a process waits for no program.
-    let wait = match &args.until {
-        Until::Programs { wait } => *wait,
-        Until::Over(..) | Until::Released => Duration::ZERO,
-    };
     let reservation = Reservation {
         lock: &lock,
-        scanner: ProcScanner::new(args, &lock, wait),
-        began,
-        wait,
+        scanner: ProcScanner::new(args, &lock),
         linger: args.linger,
         deadline: None,
         process: OwnProcess::new(&lock),
@@ -62,12 +55,12 @@ pub fn run(args: &HolderArgs) -> i32 {
     }
     drop(starter);
     match &args.until {
-        Until::Programs { .. } => reservation.serve(),
+        Until::Programs { wait } => reservation.serve(*wait),
         Until::Over(process, longest) => {
             let mut process = ExitWatch::new(std::iter::once((process.pid, process.start)));
             // What is left of a task of Slurm ends with its step.
             if process.have_exited(*longest) && args.role != Role::Task {
-                reservation.outlive(*longest);
+                reservation.outlive(longest.map(|longest| began + longest));
             }
         }
         Until::Released => loop {
@@ -99,10 +92,6 @@ fn was_printed(starter: &mut File) -> bool {
 struct Reservation<'a> {
     lock: &'a HeldLock<'a>,
     scanner: ProcScanner<'a>,
-    /// When the reservation was made, since boot.
-    began: Duration,
-    /// How long it waits for its first program.
-    wait: Duration,
     /// How long it outlasts its last program.
     linger: Duration,
     /// When it ends whatever runs, since boot.
@@ -111,17 +100,18 @@ struct Reservation<'a> {
 }
 
 impl Reservation<'_> {
-    fn serve(mut self) {
-        let users = self.wait_for_program();
+    /// For its first program it waits so long.
+    fn serve(mut self, wait: Duration) {
+        let users = self.wait_for_program(wait);
         if !users.is_empty() {
             self.serve_until_unused(users);
         }
     }
 
     /// The process has exited that the device was held for. What it leaves behind has the device as
-    /// by an ordinary reservation, `longest` in all.
-    fn outlive(mut self, longest: Option<Duration>) {
-        self.deadline = longest.map(|longest| self.began + longest);
+    /// by an ordinary reservation, until `deadline`.
+    fn outlive(mut self, deadline: Option<Duration>) {
+        self.deadline = deadline;
         let found = self.scanner.left_behind();
         if found != MatchedProcess::default() {
             self.process.show(found.oldest());
@@ -169,9 +159,9 @@ impl Reservation<'_> {
 
     /// Waits for the first program; none if the time has run out. A process that has the
     /// UUID in an argument keeps the reservation past that time, and `linger` longer.
-    fn wait_for_program(&mut self) -> Vec<Stat> {
+    fn wait_for_program(&mut self, wait: Duration) -> Vec<Stat> {
         let (printed, spent) = (run_clock::now(), sys::processor_time());
-        let mut deadline = printed + self.wait;
+        let mut deadline = printed + wait;
         loop {
             let since = run_clock::since(printed);
             let pause = backoff::pause(since, sys::processor_time().saturating_sub(spent));

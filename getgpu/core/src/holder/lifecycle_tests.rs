@@ -42,9 +42,7 @@ fn what_an_argument_kept_lingers_when_that_is_gone() {
     let linger = Duration::from_millis(500);
     let mut reservation = Reservation {
         lock: &lock,
-        scanner: ProcScanner::new(&args, &lock, Duration::ZERO),
-        began: sys::boot_time(),
-        wait: Duration::ZERO,
+        scanner: ProcScanner::new(&args, &lock),
         linger,
         deadline: None,
         process: OwnProcess::new(&lock),

@@ -59,11 +59,9 @@ const LAST_PAUSE: Duration = Duration::from_millis(256);
 
 impl<'a> ProcScanner<'a> {
     /// Remembers, where the device was granted before, which programs run already.
-    /// `unreadable_limit`: how long an unreadable process that begins while the device is
-    /// used keeps the reservation.
-    pub fn new(args: &'a HolderArgs, lock: &'a HeldLock<'a>, unreadable_limit: Duration) -> Self {
+    pub fn new(args: &'a HolderArgs, lock: &'a HeldLock<'a>) -> Self {
         let uid = nix::unistd::geteuid().as_raw();
-        let mut view = ProcessView::of(args, unreadable_limit, sys::ticks_per_second());
+        let mut view = ProcessView::of(args, sys::ticks_per_second());
         view.caller_arguments = Stat::read(args.caller.pid).map_or(0, |stat| stat.arg_start);
         view.was_granted = args.granted || caller_names(args);
         if view.was_granted {
