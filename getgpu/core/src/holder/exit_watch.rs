@@ -65,8 +65,12 @@ impl ExitWatch {
             .map(|fd| PollFd::new(fd.as_fd(), PollFlags::POLLIN))
             .collect();
         let _ = poll::until(&mut fds, until);
-        self.0
-            .retain(|process| Stat::runs(process.pid, process.start));
+        let ended: Vec<bool> = fds.iter().map(|fd| fd.any().unwrap_or(false)).collect();
+        let mut ended = ended.into_iter();
+        self.0.retain(|process| match process.fd {
+            Some(_) => !ended.next().unwrap_or(false),
+            None => Stat::runs(process.pid, process.start),
+        });
     }
 }
 
