@@ -14,12 +14,12 @@ use crate::ranks::rank::Rank;
 
 /// How cudawrap was started.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Origin {
+pub enum Origin<'a> {
     /// By a link to it, whose user may not know of cudawrap: where a device is named, the
-    /// program runs with or without a lease.
+    /// program runs with or without a lease, and every word is the program's.
     Link,
-    /// By its own name.
-    OwnName,
+    /// By its own name, with these options.
+    OwnName(&'a Overrides),
 }
 
 /// The program that a lease is for.
@@ -56,9 +56,7 @@ pub struct CudawrapCall<'a> {
     /// Which rank this is, under a launcher.
     pub rank: Option<&'a Rank>,
     pub diag: &'a Diag,
-    pub origin: Origin,
-    /// The options that were typed; none under a link, where every word is the program's.
-    pub typed: Option<&'a Overrides>,
+    pub origin: Origin<'a>,
     /// The name under which the lease is shown.
     pub tag: Option<String>,
     /// When we began to look for a device.
@@ -68,8 +66,10 @@ pub struct CudawrapCall<'a> {
 impl CudawrapCall<'_> {
     /// Whether the option of this setting was typed, and is no wish of the site's.
     pub fn is_typed(&self, setting: &str) -> bool {
-        let typed = self.typed.and_then(|typed| typed.first_of(&[setting]));
-        typed.is_some()
+        match self.origin {
+            Origin::Link => false,
+            Origin::OwnName(typed) => typed.first_of(&[setting]).is_some(),
+        }
     }
 
     /// Whether the launcher that started this program has started others on this node.
@@ -88,7 +88,7 @@ impl CudawrapCall<'_> {
         match self.origin {
             _ if self.has_siblings() => "getgpu --list shows who holds what",
             Origin::Link => "with CUDAWRAP_WAIT=10m a program waits",
-            Origin::OwnName => "--wait joins the queue",
+            Origin::OwnName(_) => "--wait joins the queue",
         }
     }
 }

@@ -10,7 +10,7 @@ use getgpu_nvml::serve::serve;
 use getgpu_nvml::spawn;
 use getgpu_settings::{Environment, Loaded};
 
-use getgpu_core::options::{self, Action, GetgpuOptions};
+use getgpu_core::options::{self, Action, Format, GetgpuOptions};
 use getgpu_core::{carry_out, list, put_options, show_config, wanted};
 use getgpu_operate::{check, monitor, prometheus, report, slurm};
 
@@ -25,17 +25,17 @@ pub fn main(arguments: &[OsString], role: Role) -> i32 {
     let diag = Diag::new("getgpu", options.level);
     let environment = Environment::of_process();
     let mut status = exit::OK;
+    let is_json = options.format == Format::Json;
     let done = match &options.action {
         Action::Slurm(hook) => return slurm::run(*hook),
         Action::Wanted => wanted::run(&options, &environment).map(|told| status = told),
         Action::Text(text) => show(text),
         Action::Check {
             directories,
-            json,
             health,
         } => {
             let report = match options.level {
-                _ if *json => check::Report::Json,
+                _ if is_json => check::Report::Json,
                 Verbosity::Quiet => check::Report::Problems,
                 _ => check::Report::All,
             };
@@ -45,7 +45,7 @@ pub fn main(arguments: &[OsString], role: Role) -> i32 {
                 check::check(&environment, directories, report)
             }
         }
-        Action::Report { by, since, json } => report::run(*by, since.as_deref(), *json),
+        Action::Report { by, since } => report::run(*by, since.as_deref(), is_json),
         Action::ListFrom(files) => list::hosts::show(files, &options),
         Action::ShowConfig => show_settings(&options, &environment, &diag),
         Action::Monitor(metrics) => monitor::run(&environment, metrics.as_deref(), &diag),

@@ -2,27 +2,21 @@
 //! write lock on a device's units. An honest claim lasts as long as NVML is asked about
 //! the device; one that stays keeps all others from the device.
 
-use super::holders::{Holder, uids};
-use super::{LockFile, OfdLock, Side, Span};
+use super::holders::Holder;
+use super::{LockFile, Span};
 use getgpu_linux::{
     Stat,
     procfs::{self, fdinfo, namespaces},
 };
-use getgpu_model::Failure;
 
 /// Who claims a device: the processes that show it, which to an ordinary user are the user's own
-/// alone, else the users whose bytes stand beside it, else one holder of whom nothing is known.
-///
-/// # Errors
-///
-/// The lock file cannot be read.
-pub fn holders(lock_file: &LockFile, probe: &OfdLock, span: Span) -> Result<Vec<Holder>, Failure> {
+/// alone, else one holder of whom nothing is known, since a claim is signed only when it is confirmed.
+pub fn holders(lock_file: &LockFile, span: Span) -> Vec<Holder> {
     let pids = procfs::pids().into_iter();
     let found = pids.filter(|pid| {
         let locks = fdinfo::write_locks(&pid.to_string());
-        [span.lease(), span.reservation()]
-            .iter()
-            .any(|region| !lock_file.shown(&locks, *region).is_empty())
+        let shown = lock_file.shown(&locks, span.lease_and_reservation());
+        !shown.is_empty()
     });
     let found = found.filter_map(Stat::read);
     let mut holders: Vec<Holder> = found
@@ -36,16 +30,7 @@ pub fn holders(lock_file: &LockFile, probe: &OfdLock, span: Span) -> Result<Vec<
         })
         .collect();
     if holders.is_empty() {
-        let mut signed = uids(probe, span, Side::Lease)?;
-        signed.extend(uids(probe, span, Side::Reservation)?);
-        holders.extend(
-            signed
-                .into_iter()
-                .map(|uid| Holder::by_uid("claim", Some(uid))),
-        );
-    }
-    if holders.is_empty() {
         holders.push(Holder::by_uid("claim", None));
     }
-    Ok(holders)
+    holders
 }

@@ -174,7 +174,9 @@ impl HolderArgs {
     /// Reads the words behind `--holder`. A word that an older version did not write has
     /// the value that it stood for then.
     pub fn parse<'a>(words: impl IntoIterator<Item = &'a str>) -> Option<Self> {
-        let words = DeviceWords::parse(words)?;
+        let mut words = words.into_iter();
+        let devices = parse_devices(words.next()?)?;
+        let words = HolderWords(words.filter_map(|word| word.split_once('=')).collect());
         let until = match words.find("hold") {
             Some(text) => match process(text, words.number("hold-start")?)? {
                 Process { pid: 0, .. } => Until::Released,
@@ -188,6 +190,7 @@ impl HolderArgs {
         let is_named = |role: &Role| words.find(role.key()).is_some();
         let role = roles.into_iter().find(is_named).unwrap_or_default();
         Some(Self {
+            devices,
             role,
             value: words.find("value").unwrap_or_default().to_owned(),
             caller: process(words.find("caller")?, words.number("start")?)?,
@@ -212,7 +215,6 @@ impl HolderArgs {
             keeper: words
                 .find(KEEPER)
                 .and_then(|text| process_at(text.trim_end())),
-            devices: words.devices,
             until,
         })
     }
@@ -284,27 +286,13 @@ impl HolderArgs {
     }
 }
 
-/// The words behind the option, taken apart: UUIDs with commas between, then `key=value`.
-/// Keys that this version does not know are ignored.
-struct DeviceWords<'a> {
-    devices: Vec<Uuid>,
-    pairs: Vec<(&'a str, &'a str)>,
-}
+/// The words behind the devices, `key=value` each. Keys that this version does not know are ignored.
+struct HolderWords<'a>(Vec<(&'a str, &'a str)>);
 
-impl<'a> DeviceWords<'a> {
-    /// Reads them; none if the first word does not name devices.
-    fn parse(words: impl IntoIterator<Item = &'a str>) -> Option<Self> {
-        let mut words = words.into_iter();
-        let devices = parse_devices(words.next()?)?;
-        Some(Self {
-            devices,
-            pairs: words.filter_map(|word| word.split_once('=')).collect(),
-        })
-    }
-
+impl<'a> HolderWords<'a> {
     /// The value of a key.
     fn find(&self, key: &str) -> Option<&'a str> {
-        let found = self.pairs.iter().find(|(name, _)| *name == key);
+        let found = self.0.iter().find(|(name, _)| *name == key);
         found.map(|(_, value)| *value)
     }
 
@@ -326,7 +314,8 @@ impl<'a> DeviceWords<'a> {
     }
 }
 
-fn parse_devices(text: &str) -> Option<Vec<Uuid>> {
+/// The devices of a text as getgpu prints it: UUIDs with commas between.
+pub fn parse_devices(text: &str) -> Option<Vec<Uuid>> {
     text.split(',').map(Uuid::parse).collect()
 }
 

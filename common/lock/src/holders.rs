@@ -197,8 +197,8 @@ pub fn holdings(lock_file: &LockFile, probe: &OfdLock, span: Span) -> Result<Hol
 /// # Errors
 ///
 /// The lock file cannot be read.
-pub fn keeper(probe: &OfdLock) -> Result<Holder, Failure> {
-    let pid = Keeper::now(probe)?.and_then(Keeper::pid);
+pub fn keeper(lock_file: &LockFile, probe: &OfdLock) -> Result<Holder, Failure> {
+    let pid = Keeper::seen(lock_file, probe)?.and_then(Keeper::pid);
     let known = pid.filter(|_| namespaces::host_pids());
     let known = known.and_then(|pid| Some((procfs::euid(pid)?, Stat::read(pid)?)));
     Ok(match known {
@@ -258,7 +258,7 @@ fn holders_of(
 ) -> Result<Vec<Holder>, Failure> {
     let mut uids = uids(probe, span, side)?;
     let mut holders = Vec::new();
-    let (mut forged, mut shown) = (false, Units::default());
+    let mut shown = Units::default();
     if namespaces::host_pids() {
         for pid in process_ids(probe, span, side)? {
             let (Some(euid), Some(stat)) = (procfs::euid(pid), Stat::read(pid)) else {
@@ -267,9 +267,7 @@ fn holders_of(
             let uid = namespaces::host_uid(euid);
             // A byte that any user could have locked counts only beside the uid of the
             // process it names, and not if that process shows that it has nothing.
-            if is_innocent(lock_file, pid, side, span) {
-                forged = true;
-            } else if uids.contains(&uid) {
+            if uids.contains(&uid) && !is_innocent(lock_file, pid, side, span) {
                 shown = shown.union(&units_of(lock_file, pid, side, span));
                 holders.push(holder(lock_file, span, side, uid, &stat));
             }
@@ -277,11 +275,18 @@ fn holders_of(
         for known in &holders {
             uids.retain(|uid| known.uid != Some(*uid));
         }
-        let unsigned = holders.is_empty() && uids.is_empty();
         // Root may read the locks of every process, and so need not trust bytes that do not explain
         // what is held.
-        let unreliable = unsigned || forged || shown.count() < units;
-        for (own, stat) in found_by_locks(lock_file, span, side, &uids, unreliable) {
+        let is_explained = if namespaces::is_host_root() {
+            shown.count() >= units
+        } else {
+            !uids.contains(&namespaces::host_uid(nix::unistd::geteuid().as_raw()))
+        };
+        let found = match is_explained {
+            true => Vec::new(),
+            false => found_by_locks(lock_file, span, side),
+        };
+        for (own, stat) in found {
             // A child that has inherited a lease holds nothing else.
             if own.difference(&shown).is_empty() {
                 continue;

@@ -38,7 +38,11 @@ fn quarters(region: Range, from: i64, to: i64) -> Range {
 /// Locks a range by a description of its own.
 fn held(lock_file: &LockFile, held: Held, range: Range) -> OfdLock {
     let lock = lock_file.open().unwrap();
-    assert_eq!(lock.wait_for(range, held), Ok(true));
+    let is_locked = match held {
+        Held::Tentative => lock.try_write(range),
+        Held::Confirmed => lock.try_read(range),
+    };
+    assert_eq!(is_locked, Ok(true));
     lock
 }
 
@@ -225,7 +229,7 @@ fn the_waiter_that_devices_are_kept_for_is_listed_with_when_it_began() {
     let pid = std::process::id();
     let byte = Range::new(crate::layout::keeper().start() + i64::from(pid), 1).unwrap();
     let _lock = held(&lock_file, Held::Confirmed, byte);
-    let found = keeper(&lock_file.open().unwrap()).unwrap();
+    let found = keeper(&lock_file, &lock_file.open().unwrap()).unwrap();
     let own = Stat::read(pid as i32).unwrap();
     let expected = namespaces::host_pids().then_some(own.pid);
     assert_eq!(found.pid, expected);

@@ -56,20 +56,6 @@ pub struct Keeper {
 }
 
 impl Keeper {
-    /// Who it says it is, if any. For people: what /proc shows of it is not asked.
-    ///
-    /// # Errors
-    ///
-    /// The lock file cannot be read.
-    pub fn now(probe: &OfdLock) -> Result<Option<Self>, Failure> {
-        let byte = probe.conflict(layout::keeper())?;
-        Ok(byte.map(|conflict| Self {
-            byte: conflict.range.start() - layout::keeper().start(),
-            beat: conflict.held,
-            liveness: Liveness::Unseen,
-        }))
-    }
-
     /// Who it is, with its state: of several bytes the one of the liveliest process, since a
     /// stranger may have locked the others.
     ///

@@ -300,13 +300,13 @@ fn a_keeper_is_seen_at_each_moment_while_it_keeps_other_devices() {
         // Each sign of life, in one way and then in the other.
         marks.beaten -= BEAT;
         marks.beat().unwrap();
-        assert!(Keeper::now(&probe).unwrap().is_some(), "{has}");
+        assert!(Keeper::seen(&lock_file, &probe).unwrap().is_some(), "{has}");
         marks.make_room().unwrap();
         let next = Marks::set(&lock_file, (0..has).map(uuid).collect(), count(has.into())).unwrap();
         drop(marks);
-        assert!(Keeper::now(&probe).unwrap().is_some(), "{has}");
+        assert!(Keeper::seen(&lock_file, &probe).unwrap().is_some(), "{has}");
         marks = next;
     }
     drop(marks);
-    assert_eq!(Keeper::now(&probe).unwrap(), None);
+    assert_eq!(Keeper::seen(&lock_file, &probe).unwrap(), None);
 }

@@ -30,11 +30,6 @@ const fn fixed(start: i64, len: i64) -> Range {
 pub struct Span(i64);
 
 impl Span {
-    /// The offset in bytes at which the spans of devices begin.
-    pub const FIRST: i64 = SPAN;
-    /// The offset in bytes behind the last of them.
-    pub const END: i64 = (SPANS - 1) * SPAN;
-
     /// The span that belongs to `uuid`.
     pub fn of(uuid: &Uuid) -> Self {
         let hash = fnv1a(uuid.as_str().as_bytes());

@@ -3,7 +3,6 @@
 //! out.
 
 use std::io;
-use std::os::fd::OwnedFd;
 use std::os::unix::fs::{FileTypeExt, MetadataExt};
 use std::path::{Path, PathBuf};
 
@@ -69,11 +68,7 @@ impl LockFile {
             origin,
             identity: (0, 0),
         };
-        let fd = place.open_checked(OFlag::O_RDONLY)?;
-        let meta = std::fs::File::from(fd)
-            .metadata()
-            .map_err(|e| place.not_looked_at(&e))?;
-        place.identity = (meta.dev(), meta.ino());
+        (_, place.identity) = place.open_checked(OFlag::O_RDONLY)?;
         Ok(place)
     }
 
@@ -88,7 +83,8 @@ impl LockFile {
     ///
     /// It cannot be opened, or can no longer be trusted.
     pub fn open(&self) -> Result<OfdLock, Failure> {
-        self.open_checked(OFlag::O_RDWR).map(OfdLock::new)
+        let (lock, _) = self.open_checked(OFlag::O_RDWR)?;
+        Ok(lock)
     }
 
     /// A new open file description that can be read-locked only; what a program may
@@ -98,12 +94,13 @@ impl LockFile {
     ///
     /// It cannot be opened, or can no longer be trusted.
     pub fn open_read_only(&self) -> Result<OfdLock, Failure> {
-        self.open_checked(OFlag::O_RDONLY).map(OfdLock::new)
+        let (lock, _) = self.open_checked(OFlag::O_RDONLY)?;
+        Ok(lock)
     }
 
     /// Opens and checks every time: owner, kind and directory are what the trust rests
-    /// on.
-    fn open_checked(&self, access: OFlag) -> Result<OwnedFd, Failure> {
+    /// on. Gives its identity too.
+    fn open_checked(&self, access: OFlag) -> Result<(OfdLock, (u64, u64)), Failure> {
         let directory = self.path.parent().unwrap_or(Path::new("/"));
         let before = std::fs::symlink_metadata(directory).map_err(|e| self.not_opened(&e))?;
         trust::directory(self.origin, directory, &before)
@@ -113,7 +110,10 @@ impl LockFile {
         let fd = open(&self.path, flags, Mode::empty()).map_err(|e| self.not_opened(&e.into()))?;
         let fd = above_standard(fd).map_err(|e| self.not_opened(&e))?;
         let file = std::fs::File::from(fd);
-        let meta = file.metadata().map_err(|e| self.not_looked_at(&e))?;
+        let meta = file.metadata().map_err(|e| {
+            let why = reason(&e);
+            self.refused(LockFileFault::NotLookedAt { why })
+        })?;
         let after = std::fs::symlink_metadata(directory).map_err(|e| self.not_opened(&e))?;
         if (before.dev(), before.ino()) != (after.dev(), after.ino()) {
             return Err(self.refused(LockFileFault::DirectoryReplaced));
@@ -128,17 +128,12 @@ impl LockFile {
         if self.identity != (0, 0) && self.identity != identity {
             return Err(self.refused(LockFileFault::Replaced));
         }
-        Ok(file.into())
+        Ok((OfdLock::new(file.into()), identity))
     }
 
     fn not_opened(&self, error: &io::Error) -> Failure {
         let why = reason(error);
         self.refused(LockFileFault::NotOpened { why })
-    }
-
-    fn not_looked_at(&self, error: &io::Error) -> Failure {
-        let why = reason(error);
-        self.refused(LockFileFault::NotLookedAt { why })
     }
 
     fn refused(&self, why: LockFileFault) -> Failure {

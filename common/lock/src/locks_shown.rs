@@ -1,8 +1,6 @@
 //! Which processes hold a lock on a device, read from /proc/PID/fdinfo of each. Unlike the bytes that
 //! sign a lock, which any user can set, this cannot be forged.
 
-use std::collections::BTreeSet;
-
 use super::ownership_proof::{locks_of, shown_in};
 use super::{Level, LockFile, Side, Span};
 use getgpu_linux::{
@@ -13,25 +11,10 @@ use getgpu_model::Units;
 
 /// Who shows the locks where the bytes do not lead to a process that has them: the one that signed
 /// has exited, and others have inherited its descriptors. Of those with the same locks the oldest.
-/// A user may read those of the user's own processes. Root may read all, and need not trust bytes
-/// that are `unreliable`.
-pub(crate) fn found_by_locks(
-    lock_file: &LockFile,
-    span: Span,
-    side: Side,
-    unexplained: &BTreeSet<u32>,
-    unreliable: bool,
-) -> Vec<(Units, Stat)> {
+/// A user may read those of the user's own processes, and root all.
+pub(crate) fn found_by_locks(lock_file: &LockFile, span: Span, side: Side) -> Vec<(Units, Stat)> {
     let own = nix::unistd::geteuid().as_raw();
     let is_root = namespaces::is_host_root();
-    let is_asked = if is_root {
-        unreliable || !unexplained.is_empty()
-    } else {
-        unexplained.contains(&namespaces::host_uid(own))
-    };
-    if !is_asked {
-        return Vec::new();
-    }
     let pids = procfs::pids().into_iter();
     let pids = pids.filter(|pid| is_root || procfs::may_be_of(*pid, own));
     let mut found: Vec<(Units, Stat)> = Vec::new();

@@ -2,7 +2,6 @@
 //! description is locked through, asked through, and given up by closing it; nothing is
 //! ever unlocked (fcntl(2)).
 
-use std::io;
 use std::os::fd::{AsFd, AsRawFd, BorrowedFd, OwnedFd};
 use std::time::{Duration, Instant};
 
@@ -14,25 +13,13 @@ use getgpu_model::{Failure, reason};
 
 use crate::causes::LockCause;
 
-/// A lock call that failed (fcntl(2): ENOLCK, EIO and the like). Whatever it was, nothing
-/// is handed out then.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct LockError(Errno);
+/// What a lock call answers. Whatever has failed (fcntl(2): ENOLCK, EIO and the like), nothing is
+/// handed out then.
+pub type LockResult<T> = Result<T, Failure>;
 
-/// What a lock call answers.
-pub type LockResult<T> = Result<T, LockError>;
-
-impl From<LockError> for io::Error {
-    fn from(error: LockError) -> Self {
-        error.0.into()
-    }
-}
-
-impl From<LockError> for Failure {
-    fn from(error: LockError) -> Self {
-        let why = reason(&error.into());
-        LockCause::Fcntl { why }.into()
-    }
+fn failed(errno: Errno) -> Failure {
+    let why = reason(&errno.into());
+    LockCause::Fcntl { why }.into()
 }
 
 /// Whether a claim may yet be dropped, or is there to stay.
@@ -126,7 +113,7 @@ impl OfdLock {
                 Ok(_) => return Ok(true),
                 Err(Errno::EAGAIN | Errno::EACCES) => return Ok(false),
                 Err(Errno::EINTR) => {}
-                Err(errno) => return Err(LockError(errno)),
+                Err(errno) => return Err(failed(errno)),
             }
         }
     }
@@ -154,7 +141,7 @@ impl OfdLock {
 
     fn ask(&self, kind: i32, range: Range) -> LockResult<Option<Conflict>> {
         let mut lock = flock(kind, range);
-        fcntl(self, FcntlArg::F_OFD_GETLK(&mut lock)).map_err(LockError)?;
+        fcntl(self, FcntlArg::F_OFD_GETLK(&mut lock)).map_err(failed)?;
         let held = match i32::from(lock.l_type) {
             libc::F_UNLCK => return Ok(None),
             libc::F_RDLCK => Held::Confirmed,
@@ -170,23 +157,19 @@ impl OfdLock {
         Ok(clipped.map(|range| Conflict { held, range }))
     }
 
-    /// Waits until `range` can be locked as `held` says (F_OFD_SETLKW). False: a signal
-    /// came first.
+    /// Write-locks `range`, however long other processes have some of it (F_OFD_SETLKW).
     ///
     /// # Errors
     ///
     /// The file system has no such locks, or the kernel has no memory for one.
-    pub fn wait_for(&self, range: Range, held: Held) -> LockResult<bool> {
-        let kind = if held == Held::Tentative {
-            libc::F_WRLCK
-        } else {
-            libc::F_RDLCK
-        };
-        match fcntl(self, FcntlArg::F_OFD_SETLKW(&flock(kind, range))) {
-            Ok(_) => Ok(true),
-            Err(Errno::EINTR) => Ok(false),
-            Err(errno) => Err(LockError(errno)),
+    pub fn write_when_free(&self, range: Range) -> LockResult<()> {
+        let lock = flock(libc::F_WRLCK, range);
+        while let Err(errno) = fcntl(self, FcntlArg::F_OFD_SETLKW(&lock)) {
+            if errno != Errno::EINTR {
+                return Err(failed(errno));
+            }
         }
+        Ok(())
     }
 
     /// All runs of bytes of `range` that others hold, in order, at most `most` of them

@@ -75,24 +75,28 @@ fn a_lock_to_the_end_of_the_file_is_in_the_way_of_all_behind_its_start() {
 fn a_description_that_cannot_be_locked_is_an_error() {
     let file = tempfile::NamedTempFile::new().unwrap();
     let read_only = OfdLock::new(std::fs::File::open(file.path()).unwrap().into());
-    assert_eq!(read_only.try_write(A), Err(LockError(Errno::EBADF)));
-    assert_eq!(
-        read_only.wait_for(A, Held::Tentative),
-        Err(LockError(Errno::EBADF))
-    );
+    let failure = failed(Errno::EBADF);
+    assert_eq!(read_only.try_write(A), Err(failure.clone()));
+    assert_eq!(read_only.write_when_free(A), Err(failure.clone()));
     assert_eq!(read_only.try_read(A), Ok(true));
-    let failure = Failure::from(LockError(Errno::ENOLCK));
     assert_eq!(failure.kind, Kind::LockPlace);
     assert!(failure.message.starts_with("locking: "), "{failure}");
 }
 
 #[test]
-fn a_lock_is_waited_for_as_it_will_be_held() {
-    for held in [Held::Tentative, Held::Confirmed] {
-        let (a, b) = two();
-        assert_eq!(a.wait_for(A, held), Ok(true));
-        assert_eq!(b.conflict(A).unwrap(), Some(conflict(held, A)));
-    }
+fn a_lock_is_waited_for_until_others_have_given_it_up() {
+    let (a, b) = two();
+    assert_eq!(a.try_read(A), Ok(true));
+    let waiting = std::thread::spawn(move || {
+        b.write_when_free(A).unwrap();
+        b
+    });
+    drop(a);
+    let b = waiting.join().unwrap();
+    let file = std::fs::File::open(format!("/proc/self/fd/{}", b.number())).unwrap();
+    let other = OfdLock::new(file.into());
+    let held = other.conflict(A).unwrap();
+    assert_eq!(held, Some(conflict(Held::Tentative, A)));
 }
 
 #[test]
@@ -119,8 +123,8 @@ fn a_lock_is_tried_until_it_is_free_or_the_time_has_passed() {
         tried <= 8,
         "each pause is longer than the one before: {tried}"
     );
-    let broken = LockError(Errno::ENOLCK);
-    assert_eq!(poll(long, || Err(broken)), Err(broken));
+    let broken = || failed(Errno::ENOLCK);
+    assert_eq!(poll(long, || Err(broken())), Err(broken()));
 }
 
 #[test]

@@ -7,7 +7,7 @@ use serde::Serialize;
 use getgpu_auto::LEASE_WORKER_OPTION;
 use getgpu_linux::{CommandLines, Stat, procfs, users};
 use getgpu_lock::kept::{Count, Keeper};
-use getgpu_lock::{Held, OfdLock, holders, layout};
+use getgpu_lock::{Held, LockFile, OfdLock, holders, layout};
 use getgpu_model::Failure;
 
 /// More waiters than this are not listed.
@@ -56,13 +56,13 @@ pub(crate) fn waiting_processes(probe: &OfdLock) -> Result<Vec<Stat>, Failure> {
 /// # Errors
 ///
 /// The lock file cannot be asked.
-pub fn queued(probe: &OfdLock) -> Result<Vec<Queued>, Failure> {
+pub fn queued(lock_file: &LockFile, probe: &OfdLock) -> Result<Vec<Queued>, Failure> {
     let command_lines = CommandLines::start();
     let waiting = waiting_processes(probe)?.into_iter();
     let mut found: Vec<(u32, Stat)> = waiting
         .filter_map(|stat| Some((procfs::euid(stat.pid)?, stat)))
         .collect();
-    let keeper = Keeper::now(probe)?.and_then(Keeper::pid);
+    let keeper = Keeper::seen(lock_file, probe)?.and_then(Keeper::pid);
     let kept = keeper.map(|_| Count::told(probe)).transpose()?;
     found.sort_by_key(|(_, stat)| (stat.start, stat.pid));
     Ok(found

@@ -57,7 +57,7 @@ fn main(words: &[OsString]) -> i32 {
         Ok(ready) => {
             let lease = ready.lease.iter();
             let descriptors: Vec<RawFd> = lease.flat_map(Lease::descriptors).collect();
-            let needed = ready.lease.as_ref().map_or(0, Lease::needed);
+            let needed = ready.lease.as_ref().map_or(0, |lease| lease.needed);
             let message = Message::Ready {
                 variables: ready.variables,
                 needed,

@@ -30,8 +30,9 @@ use crate::call::CudawrapCall;
 #[derive(Debug)]
 pub struct Lease {
     held: Vec<OwnedFd>,
-    /// Whether other descriptors than those of the lock are among them, such as one of MPS.
-    carries: bool,
+    /// How many of them a program cannot do without: one of the lease, and every one that it carries
+    /// besides, such as one of MPS.
+    pub needed: usize,
     /// The smallest part of a device that is leased: 1.0 is a whole one.
     pub part: f64,
     /// The reservation or lease that this one is taken from, if any.
@@ -86,7 +87,7 @@ impl Lease {
         drop(stops);
         Ok(Self {
             held,
-            carries: false,
+            needed: 1,
             part,
             enclosing: cover,
             units,
@@ -108,14 +109,8 @@ impl Lease {
 
     /// Has the program inherit one more descriptor, a high one.
     pub fn carry(&mut self, fd: OwnedFd) {
-        self.carries = true;
         self.held.push(highest(&fd).unwrap_or(fd));
-    }
-
-    /// How many of the descriptors a program cannot do without: one of the lease, and
-    /// every one that it carries besides.
-    pub fn needed(&self) -> usize {
-        if self.carries { self.held.len() } else { 1 }
+        self.needed = self.held.len();
     }
 
     /// What of a device is leased.

@@ -75,9 +75,9 @@ fn busy(control: &Control) -> Failure {
 }
 
 /// For the keeper: waits without end until `range` can be write-locked through a new
-/// description.
-pub fn wait_for(directory: &MpsDirectory, range: Range) -> io::Result<OfdLock> {
-    let description = directory.open()?;
-    while !description.wait_for(range, getgpu_lock::Held::Tentative)? {}
-    Ok(description)
+/// description; none if that cannot be done.
+pub fn wait_for(directory: &MpsDirectory, range: Range) -> Option<OfdLock> {
+    let description = directory.open().ok()?;
+    description.write_when_free(range).ok()?;
+    Some(description)
 }

@@ -57,11 +57,11 @@ fn keep(control: &Control, ours: &OfdLock) -> i32 {
     loop {
         // Released at once: no process that wants to be a client may find it locked while
         // this one waits for the mutex.
-        let Ok(none_left) = wait_for(directory, CLIENTS) else {
+        let Some(none_left) = wait_for(directory, CLIENTS) else {
             return 1;
         };
         drop(none_left);
-        let Ok(mutex) = wait_for(directory, MUTEX) else {
+        let Some(mutex) = wait_for(directory, MUTEX) else {
             return 1;
         };
         // Another process has removed the directory; what is there now, if anything,

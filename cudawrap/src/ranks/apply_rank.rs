@@ -113,7 +113,7 @@ fn check_shown(call: &CudawrapCall<'_>, rank: &Rank, devices: usize) -> Result<(
     // The words after a link's name belong to its program.
     let (first, all) = match call.origin {
         Origin::Link => ("CUDAWRAP_VISIBLE=first", "CUDAWRAP_VISIBLE=all"),
-        Origin::OwnName => ("--visible first", "--visible all"),
+        Origin::OwnName(_) => ("--visible first", "--visible all"),
     };
     match shown {
         Shown::First => Err(CudawrapUsage::RankTakesOther { first, name, all }.into()),

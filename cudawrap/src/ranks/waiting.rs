@@ -90,7 +90,7 @@ fn hint(call: &CudawrapCall<'_>, rank: &Rank, pool: usize, request: &Granted) ->
     }
     let program = match call.origin {
         Origin::Link => program_name(call.lessee.program),
-        Origin::OwnName => {
+        Origin::OwnName(_) => {
             let program = call.lessee.program.display();
             format!("cudawrap{} -- {program}", typed_amount(call))
         }

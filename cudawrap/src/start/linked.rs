@@ -112,7 +112,6 @@ fn with_device(
         rank: rank.as_ref(),
         diag,
         origin: Origin::Link,
-        typed: None,
         tag: lease_tag::own()?,
         began,
     };

@@ -4,10 +4,9 @@
 
 use std::ffi::{OsStr, OsString};
 use std::os::unix::ffi::OsStrExt;
-use std::os::unix::fs::PermissionsExt;
 use std::path::{Path, PathBuf};
 
-use getgpu_linux::{Chain, Rule, chain, directories, identity, is_cudawrap, sys};
+use getgpu_linux::{Chain, Rule, can_run, chain, directories, identity, is_cudawrap, sys};
 use getgpu_model::Failure;
 
 use crate::causes::{PathRemedy, StartCause};
@@ -67,7 +66,7 @@ fn locate(
             .in_path(chain)
             .map(|found| Called::Link(found.program))
             .ok_or_else(|| nowhere(chain)),
-        None => replaced(&chains, first_argument, ourselves).map(Called::Link),
+        None => replaced(&chains, first_argument).map(Called::Link),
     }
 }
 
@@ -113,11 +112,7 @@ fn nowhere(chain: &Chain) -> Failure {
 
 /// No path leads to us any more: the link was replaced while we started (undone,
 /// upgraded). What is there now is the program.
-fn replaced(
-    chains: &[Chain],
-    first_argument: Option<&OsStr>,
-    ourselves: &Ourselves,
-) -> Result<PathBuf, Failure> {
+fn replaced(chains: &[Chain], first_argument: Option<&OsStr>) -> Result<PathBuf, Failure> {
     let found = chains
         .iter()
         .find(|chain| {
@@ -127,19 +122,13 @@ fn replaced(
                 first_argument.is_some_and(|argument| Path::new(argument).file_name() == name);
             same_name
                 && !invoked_path::nameless(chain)
-                && chain.end.is_some_and(|end| !ourselves.is(end))
                 && chain
                     .hops
                     .last()
-                    .is_some_and(|end| executable(end) && !is_cudawrap(end))
+                    .is_some_and(|end| can_run(end) && !is_cudawrap(end))
         })
         .and_then(|chain| chain.hops.first().cloned());
     found.ok_or_else(|| StartCause::NoName.into())
-}
-
-fn executable(path: &Path) -> bool {
-    std::fs::metadata(path)
-        .is_ok_and(|meta| meta.is_file() && meta.permissions().mode() & 0o111 != 0)
 }
 
 /// The program that was typed behind our own name: a path as it is, a bare name by PATH,
@@ -166,7 +155,7 @@ pub fn typed(name: &OsStr) -> Result<PathBuf, Failure> {
         return Err(StartCause::NotPermitted { path }.into());
     }
     let shown: &str = &name.to_string_lossy();
-    let remedy = if executable(Path::new(name)) {
+    let remedy = if can_run(Path::new(name)) {
         PathRemedy::Here { shown }
     } else if shown.ends_with(".py") && Path::new(name).is_file() {
         PathRemedy::Python { shown }

@@ -45,10 +45,8 @@ pub fn carry_out(
             release::one(&lock_file()?, name, device_at, diag)
         }
         Action::ReleaseAll => release::all(&lock_file()?, diag),
-        Action::Queue { json: true } => list::queue::show_json(&lock_file()?),
-        Action::Queue { json: false } => {
-            list::queue::show(&mut node(settings), listed()?, &lock_file()?)
-        }
+        Action::Queue if options.format == Format::Json => list::queue::show_json(&lock_file()?),
+        Action::Queue => list::queue::show(&mut node(settings), listed()?, &lock_file()?),
         Action::List => list::show(
             &mut node(settings),
             listed()?,

@@ -12,59 +12,45 @@ use getgpu_model::{Job, Uuid, share};
 /// More letters of a name do not fit into a line.
 const NAME: usize = 64;
 
-/// A reservation as it was seen before its holder was asked to end.
-pub struct EndedReservation {
-    pid: i32,
-    /// The holder's start after boot, in clock ticks.
-    start: u64,
-    /// Whose it was, and how much.
-    text: String,
+/// What the line says, read before the holder is asked to end. None if its end is not to be logged, or if
+/// the holder has nothing any more.
+pub fn text(lock_file: &LockFile, holder: &HolderProcess) -> Option<String> {
+    let args = &holder.args;
+    args.record.as_ref()?;
+    let reserved = ownership_proof::reserved(lock_file, holder);
+    let held = || reserved.iter().filter(|(_, units)| !units.is_empty());
+    held().next()?;
+    let devices: Vec<Uuid> = held().map(|(device, _)| device.clone()).collect();
+    let caller = if holder.confirms(args.caller.pid) {
+        name(&args.caller.name)
+    } else {
+        HOLDER_NAME.to_owned()
+    };
+    let tag = args.tag.as_ref().map(|tag| &tag.name);
+    let tag = args.label.as_ref().or(tag).map(|tag| name(tag));
+    let job = args.job.as_ref().map(|job| Job {
+        id: name(&job.id),
+        task: job.task,
+    });
+    let record = Record {
+        by: "getgpu",
+        pid: holder.pid,
+        what: "released",
+        devices: &devices,
+        uid: procfs::euid(holder.pid)?,
+        program: ("for", &caller),
+        share: share::smallest(held().map(|(_, units)| units)),
+        tag: tag.as_deref(),
+        job: job.as_ref(),
+        waited: Duration::ZERO,
+    };
+    Some(record.text())
 }
 
-impl EndedReservation {
-    /// None if its end is not to be logged, or if the holder has nothing any more.
-    pub fn of(lock_file: &LockFile, holder: &HolderProcess) -> Option<Self> {
-        let args = &holder.args;
-        args.record.as_ref()?;
-        let reserved = ownership_proof::reserved(lock_file, holder);
-        let held = || reserved.iter().filter(|(_, units)| !units.is_empty());
-        held().next()?;
-        let devices: Vec<Uuid> = held().map(|(device, _)| device.clone()).collect();
-        let caller = if holder.confirms(args.caller.pid) {
-            name(&args.caller.name)
-        } else {
-            HOLDER_NAME.to_owned()
-        };
-        let tag = args.tag.as_ref().map(|tag| &tag.name);
-        let tag = args.label.as_ref().or(tag).map(|tag| name(tag));
-        let job = args.job.as_ref().map(|job| Job {
-            id: name(&job.id),
-            task: job.task,
-        });
-        let record = Record {
-            by: "getgpu",
-            pid: holder.pid,
-            what: "released",
-            devices: &devices,
-            uid: procfs::euid(holder.pid)?,
-            program: ("for", &caller),
-            share: share::smallest(held().map(|(_, units)| units)),
-            tag: tag.as_deref(),
-            job: job.as_ref(),
-            waited: Duration::ZERO,
-        };
-        Some(Self {
-            pid: holder.pid,
-            start: holder.start,
-            text: record.text(),
-        })
-    }
-
-    /// Writes the line.
-    pub fn log(&self) {
-        let held = sys::boot_time().saturating_sub(sys::after_boot(self.start));
-        syslog::released("getgpu", self.pid, &self.text, held);
-    }
+/// Writes the line for a holder that was asked to end.
+pub fn log(holder: &HolderProcess, text: &str) {
+    let held = sys::boot_time().saturating_sub(sys::after_boot(holder.start));
+    syslog::released("getgpu", holder.pid, text, held);
 }
 
 fn name(text: &str) -> String {

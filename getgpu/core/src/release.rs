@@ -4,36 +4,30 @@
 use std::time::Duration;
 
 use getgpu_linux::{Stat, pidfd, run_clock};
-use getgpu_lock::{HolderArgs, HolderProcess, LockFile, Role, ownership_proof};
+use getgpu_lock::{HolderProcess, LockFile, Role, holder_args::parse_devices, ownership_proof};
 use getgpu_model::{Diag, Failure, Job, Kind, Uuid, quantity};
 use nix::sys::signal::{Signal, kill};
 use nix::unistd::Pid;
 
 use crate::causes::{ReleaseRemedy, ReserveCause};
-use crate::ended_reservation::EndedReservation;
+use crate::ended_reservation;
 
 /// How long the holders may take to end.
 const PATIENCE: Duration = Duration::from_secs(5);
 const PAUSE: Duration = Duration::from_millis(1);
 
-/// A user's own reservations, for root all. What root's prolog has reserved for a job is not its
-/// user's to give up.
-fn mine(lock_file: &LockFile) -> Vec<HolderProcess> {
+/// A user's own reservations, for root all; and the parts of the user's jobs, since what root's prolog
+/// has reserved for a job is not its user's to give up.
+fn mine(lock_file: &LockFile) -> (Vec<HolderProcess>, Vec<HolderProcess>) {
     let uid = nix::unistd::geteuid();
     let of_user = (!uid.is_root()).then_some(uid.as_raw());
-    ownership_proof::reservations(lock_file, of_user, &|args| {
-        uid.is_root() || args.role != Role::JobPart
-    })
+    let all = ownership_proof::reservations(lock_file, of_user, &|_| true);
+    let is_mine = |holder: &HolderProcess| uid.is_root() || holder.args.role != Role::JobPart;
+    all.into_iter().partition(is_mine)
 }
 
 /// Says that the parts of a user's jobs stay.
-fn tell_of_parts(lock_file: &LockFile, diag: &Diag) {
-    let uid = nix::unistd::geteuid();
-    if uid.is_root() {
-        return;
-    }
-    let is_part = |args: &HolderArgs| args.role == Role::JobPart;
-    let parts = ownership_proof::reservations(lock_file, Some(uid.as_raw()), &is_part);
+fn tell_of(parts: &[HolderProcess], diag: &Diag) {
     if let Some(job) = parts.first().and_then(|part| part.args.job_of_part()) {
         diag.warn(&format!(
             "the part of job {job} left alone: it is the job's until it ends"
@@ -50,19 +44,23 @@ pub fn one(
     device_at: impl Fn(usize) -> Result<Uuid, Failure>,
     diag: &Diag,
 ) -> Result<(), Failure> {
-    let (mut found, mine) = tagged(lock_file, name);
+    let (mine, parts) = mine(lock_file);
+    let (mut found, others): (Vec<_>, Vec<_>) = mine.into_iter().partition(|holder| {
+        let tag = holder.args.tag.as_ref();
+        tag.is_some_and(|tag| tag.name == name)
+    });
     let (mut is_label, mut unknown) = (false, name.to_owned());
     // The driver is asked for an index only.
     if found.is_empty() {
-        let uuids = match (printed(name), name.parse()) {
+        let uuids = match (parse_devices(name), name.parse()) {
             (None, Ok(index)) => match device_at(index) {
                 // Without a driver nothing is known of an index, and nothing is reserved.
-                Err(failure) if mine.is_empty() && failure.kind != Kind::NoneFree => Vec::new(),
+                Err(failure) if others.is_empty() && failure.kind != Kind::NoneFree => Vec::new(),
                 device => vec![device?],
             },
             (uuids, _) => uuids.unwrap_or_default(),
         };
-        found = mine;
+        found = others;
         let mut labels = found.iter().map(|holder| holder.args.label.as_deref());
         is_label = labels.any(|label| label == Some(name));
         let has = |holder: &HolderProcess, uuid: &Uuid| holder.args.devices.contains(uuid);
@@ -79,7 +77,7 @@ pub fn one(
         }
     }
     if found.is_empty() {
-        tell_of_parts(lock_file, diag);
+        tell_of(&parts, diag);
         let remedy = match is_label {
             true => ReleaseRemedy::ByUuid,
             false => ReleaseRemedy::List,
@@ -89,26 +87,13 @@ pub fn one(
     end(lock_file, &found, PATIENCE, diag)
 }
 
-/// The devices of a text as getgpu prints it.
-fn printed(text: &str) -> Option<Vec<Uuid>> {
-    text.split(',').map(Uuid::parse).collect()
-}
-
-/// The reservations under the tag `name`, and all others of this user's.
-fn tagged(lock_file: &LockFile, name: &str) -> (Vec<HolderProcess>, Vec<HolderProcess>) {
-    let mine = mine(lock_file).into_iter();
-    mine.partition(|holder| {
-        let tag = holder.args.tag.as_ref();
-        tag.is_some_and(|tag| tag.name == name)
-    })
-}
-
 /// Gives up all but what other batch jobs keep, of whose tasks this call knows nothing;
 /// root gives up all users'.
 pub fn all(lock_file: &LockFile, diag: &Diag) -> Result<(), Failure> {
     let (root, job) = (nix::unistd::geteuid().is_root(), Job::own());
     let own = job.as_ref().map(Job::number);
-    let (left, given_up): (Vec<_>, Vec<_>) = mine(lock_file)
+    let (mine, parts) = mine(lock_file);
+    let (left, given_up): (Vec<_>, Vec<_>) = mine
         .into_iter()
         .partition(|holder| !root && kept_by_job(holder).is_some_and(|job| Some(job) != own));
     if let [first, ..] = left.as_slice() {
@@ -118,7 +103,7 @@ pub fn all(lock_file: &LockFile, diag: &Diag) -> Result<(), Failure> {
             "{one} of other batch jobs left alone, such as job {job}'s"
         ));
     }
-    tell_of_parts(lock_file, diag);
+    tell_of(&parts, diag);
     end(lock_file, &given_up, PATIENCE, diag)
 }
 
@@ -140,21 +125,21 @@ pub fn end(
     diag: &Diag,
 ) -> Result<(), Failure> {
     let began = run_clock::now();
-    let of_holder = |holder| EndedReservation::of(lock_file, holder);
-    let seen: Vec<Option<EndedReservation>> = holders.iter().map(of_holder).collect();
+    let of_holder = |holder| ended_reservation::text(lock_file, holder);
+    let texts: Vec<Option<String>> = holders.iter().map(of_holder).collect();
     for holder in holders {
         ask_to_end(holder);
     }
-    let left = || holders.iter().filter(|holder| !has_exited(holder));
+    let left = || holders.iter().filter(|holder| runs(holder));
     while left().next().is_some() && run_clock::since(began) < patience {
         run_clock::sleep(PAUSE);
     }
-    for (holder, reserved) in holders.iter().zip(&seen) {
-        if !has_exited(holder) {
+    for (holder, text) in holders.iter().zip(&texts) {
+        if runs(holder) {
             continue;
         }
-        if let Some(reserved) = reserved {
-            reserved.log();
+        if let Some(text) = text {
+            ended_reservation::log(holder, text);
         }
         let devices = Uuid::join(&holder.args.devices);
         diag.note(&format!("{devices}: released (pid {})", holder.pid));
@@ -168,16 +153,16 @@ pub fn end(
     }
 }
 
-/// Whether a holder has exited. A zombie has given everything up too.
-fn has_exited(holder: &HolderProcess) -> bool {
-    Stat::read(holder.pid).is_none_or(|stat| !stat.alive() || stat.start != holder.start)
+/// Whether a holder still runs. A zombie has given everything up.
+fn runs(holder: &HolderProcess) -> bool {
+    Stat::runs(holder.pid, holder.start)
 }
 
 /// Asks a holder to end; false if it has ended, or could not be asked.
 pub fn ask_to_end(holder: &HolderProcess) -> bool {
     let fd = pidfd::open(holder.pid);
     // Looked at after the pidfd was opened: the number is still the holder's.
-    if has_exited(holder) {
+    if !runs(holder) {
         return false;
     }
     // A stopped process acts on a signal once it is continued.

@@ -36,13 +36,13 @@ const HIDDEN: [&str; 2] = ["ssh-agent", "gpg-agent"];
 /// Whether a process is such a program, by the table or by the names that the site adds
 /// (setting `background_programs`).
 pub fn is_background(stat: &Stat, of_site: &[String]) -> bool {
+    let rows = PROGRAMS.iter();
+    let rows = rows.filter(|(_, name)| matches(name, &stat.comm));
+    let of_site = of_site.iter().map(String::as_str);
+    let of_site = of_site.filter(|entry| matches(&prefix(entry), &stat.comm));
+    let mut files = rows.map(|(file, _)| *file).chain(of_site).peekable();
     // Only of what is called so is the file looked up.
-    let mut rows = PROGRAMS
-        .iter()
-        .filter(|(_, name)| matches(name, &stat.comm));
-    let first = rows.next();
-    let is_named = |entry: &String| matches(&prefix(entry), &stat.comm);
-    if first.is_none() && !of_site.iter().any(is_named) {
+    if files.peek().is_none() {
         return false;
     }
     let Some(path) = procfs::executable(&stat.pid.to_string()) else {
@@ -50,14 +50,10 @@ pub fn is_background(stat: &Stat, of_site: &[String]) -> bool {
     };
     let path = path.to_string_lossy();
     let name = path.rsplit('/').next().unwrap_or_default();
-    let is_file = |pattern: &str| {
+    files.any(|pattern| {
         let whole = pattern.contains('/');
         matches(pattern, if whole { &path } else { name })
-    };
-    first.into_iter().chain(rows).any(|(file, _)| is_file(file))
-        || of_site
-            .iter()
-            .any(|entry| is_named(entry) && is_file(entry))
+    })
 }
 
 /// What a program is called whose file has this name: the kernel keeps 15 bytes.

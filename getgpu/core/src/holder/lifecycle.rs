@@ -16,7 +16,6 @@ use super::held_lock::HeldLock;
 use super::own_process::OwnProcess;
 use super::proc_scanner::ProcScanner;
 use super::process_match::{MatchedProcess, key};
-use super::snapshot::Snapshot;
 use super::start;
 
 /// Pause between two looks while the reservation lingers, or while a process keeps it that is
@@ -33,33 +32,6 @@ const PART_OF_PROCESSOR: u32 = 100;
 /// For so long after printing only the caller's programs are looked at.
 const CLOSELY: Duration = Duration::from_millis(20);
 
-/// Which processes one look for the program reads.
-#[derive(Debug, PartialEq)]
-enum LookScope {
-    Nothing,
-    /// The caller's.
-    Caller,
-    /// The caller's, and the next few of all others.
-    CallerAndNext,
-    /// The next few of all.
-    Next,
-}
-
-impl LookScope {
-    /// `has_more`: whether the caller, or a child of it, has become another program since before
-    /// printing, if that is known. Where it is not, the caller's processes are read as soon as that
-    /// does not hold up the first looks.
-    fn of(has_more: Option<bool>, since_printed: Duration) -> Self {
-        let closely = since_printed < CLOSELY;
-        match (has_more.unwrap_or(!closely), closely) {
-            (true, true) => Self::Caller,
-            (true, false) => Self::CallerAndNext,
-            (false, true) => Self::Nothing,
-            (false, false) => Self::Next,
-        }
-    }
-}
-
 /// Holds the reservation as the command line says.
 pub fn run(args: &HolderArgs) -> i32 {
     let _ = nix::sys::prctl::set_name(c"getgpu-hold");
@@ -71,20 +43,9 @@ pub fn run(args: &HolderArgs) -> i32 {
     let began = sys::boot_time();
     // Without memory or descriptors /proc shows nothing: a reservation in doubt stays.
     file::persist();
-    // The processes of this moment, which only the search for a program needs: with a
-    // thousand of them the look takes its time.
-    let wait = match &args.until {
-        Until::Programs { wait } => *wait,
-        Until::Over(..) | Until::Released => Duration::ZERO,
-    };
-    let is_plain = args.is_plain();
     let reservation = Reservation {
-        caller: args.caller.pid,
         lock: &lock,
-        scanner: ProcScanner::new(args, &lock, wait),
-        before: is_plain.then(|| Snapshot::of(args.caller.pid)).flatten(),
-        began,
-        wait,
+        scanner: ProcScanner::new(args, &lock),
         linger: args.linger,
         deadline: None,
         process: OwnProcess::new(&lock),
@@ -94,12 +55,12 @@ pub fn run(args: &HolderArgs) -> i32 {
     }
     drop(starter);
     match &args.until {
-        Until::Programs { .. } => reservation.serve(),
+        Until::Programs { wait } => reservation.serve(*wait),
         Until::Over(process, longest) => {
             let mut process = ExitWatch::new(std::iter::once((process.pid, process.start)));
             // What is left of a task of Slurm ends with its step.
             if process.have_exited(*longest) && args.role != Role::Task {
-                reservation.outlive(*longest);
+                reservation.outlive(longest.map(|longest| began + longest));
             }
         }
         Until::Released => loop {
@@ -129,15 +90,8 @@ fn was_printed(starter: &mut File) -> bool {
 }
 
 struct Reservation<'a> {
-    caller: i32,
     lock: &'a HeldLock<'a>,
     scanner: ProcScanner<'a>,
-    /// The caller and its children before anything was printed.
-    before: Option<Snapshot>,
-    /// When the reservation was made, since boot.
-    began: Duration,
-    /// How long it waits for its first program.
-    wait: Duration,
     /// How long it outlasts its last program.
     linger: Duration,
     /// When it ends whatever runs, since boot.
@@ -146,17 +100,18 @@ struct Reservation<'a> {
 }
 
 impl Reservation<'_> {
-    fn serve(mut self) {
-        let users = self.wait_for_program();
+    /// For its first program it waits so long.
+    fn serve(mut self, wait: Duration) {
+        let users = self.wait_for_program(wait);
         if !users.is_empty() {
             self.serve_until_unused(users);
         }
     }
 
     /// The process has exited that the device was held for. What it leaves behind has the device as
-    /// by an ordinary reservation, `longest` in all.
-    fn outlive(mut self, longest: Option<Duration>) {
-        self.deadline = longest.map(|longest| self.began + longest);
+    /// by an ordinary reservation, until `deadline`.
+    fn outlive(mut self, deadline: Option<Duration>) {
+        self.deadline = deadline;
         let found = self.scanner.left_behind();
         if found != MatchedProcess::default() {
             self.process.show(found.oldest());
@@ -204,9 +159,9 @@ impl Reservation<'_> {
 
     /// Waits for the first program; none if the time has run out. A process that has the
     /// UUID in an argument keeps the reservation past that time, and `linger` longer.
-    fn wait_for_program(&mut self) -> Vec<Stat> {
+    fn wait_for_program(&mut self, wait: Duration) -> Vec<Stat> {
         let (printed, spent) = (run_clock::now(), sys::processor_time());
-        let mut deadline = printed + self.wait;
+        let mut deadline = printed + wait;
         loop {
             let since = run_clock::since(printed);
             let pause = backoff::pause(since, sys::processor_time().saturating_sub(spent));
@@ -215,8 +170,10 @@ impl Reservation<'_> {
             let last = run_clock::now() >= deadline;
             let found = if last {
                 self.scanner.full()
+            } else if since < CLOSELY {
+                self.scanner.quick()
             } else {
-                self.look_for_program(since)
+                self.scanner.scan()
             };
             let is_kept = !found.keepers.is_empty();
             if is_kept {
@@ -228,23 +185,6 @@ impl Reservation<'_> {
             }
             self.process.renew();
         }
-    }
-
-    /// Looks for the program with as few reads as the time since printing allows.
-    fn look_for_program(&mut self, since_printed: Duration) -> MatchedProcess {
-        match LookScope::of(self.has_new_program(), since_printed) {
-            LookScope::Nothing => MatchedProcess::default(),
-            LookScope::Caller => self.scanner.quick(),
-            LookScope::CallerAndNext => self.scanner.scan(),
-            LookScope::Next => self.scanner.roll(),
-        }
-    }
-
-    /// Whether the caller, or a child of it, has become another program since before printing;
-    /// none if it has too many children to compare them each time.
-    fn has_new_program(&self) -> Option<bool> {
-        let before = self.before.as_ref()?;
-        Some(Snapshot::of(self.caller)?.shows_more_than(before))
     }
 
     /// All programs have exited. The reservation is marked as lingering at once, so that

@@ -3,25 +3,6 @@ use std::time::Instant;
 
 use super::*;
 
-/// A short program of a caller with many children is found among the caller's processes only: a
-/// look at all others, a few at a time, comes too late for it.
-#[test]
-fn the_callers_processes_are_read_unless_they_are_known_to_be_the_same() {
-    let (first, later) = (CLOSELY - Duration::from_nanos(1), CLOSELY);
-    #[rustfmt::skip]
-    let cases = [
-        ("a program began at once", Some(true), first, LookScope::Caller),
-        ("a program began later", Some(true), later, LookScope::CallerAndNext),
-        ("nothing began yet", Some(false), first, LookScope::Nothing),
-        ("nothing began below the caller", Some(false), later, LookScope::Next),
-        ("too many children at first", None, first, LookScope::Nothing),
-        ("too many children", None, later, LookScope::CallerAndNext),
-    ];
-    for (name, has_more, since_printed, scope) in cases {
-        assert_eq!(LookScope::of(has_more, since_printed), scope, "{name}");
-    }
-}
-
 /// A reservation whose device was not printed ends.
 #[test]
 fn only_the_word_of_the_starter_makes_a_reservation() {
@@ -60,12 +41,8 @@ fn what_an_argument_kept_lingers_when_that_is_gone() {
     let lock = HeldLock::new(&args, OfdLock::new(file.into()));
     let linger = Duration::from_millis(500);
     let mut reservation = Reservation {
-        caller: own.pid,
         lock: &lock,
-        scanner: ProcScanner::new(&args, &lock, Duration::ZERO),
-        before: None,
-        began: sys::boot_time(),
-        wait: Duration::ZERO,
+        scanner: ProcScanner::new(&args, &lock),
         linger,
         deadline: None,
         process: OwnProcess::new(&lock),

@@ -12,7 +12,6 @@ mod lifecycle;
 mod own_process;
 mod proc_scanner;
 mod process_match;
-mod snapshot;
 mod start;
 
 pub use start::{Started, start};

@@ -16,8 +16,6 @@ pub struct OwnProcess<'a> {
     lock: &'a HeldLock<'a>,
     /// Where the value of the word is in this process's memory.
     keeper_at: Option<u64>,
-    /// What the word says.
-    shown: Option<Process>,
     /// The kernel kills this process when it has used so much of a processor.
     limit: Option<Duration>,
 }
@@ -27,23 +25,19 @@ impl<'a> OwnProcess<'a> {
         Self {
             lock,
             keeper_at: find_keeper_word(),
-            shown: None,
             limit: raise_limit(),
         }
     }
 
     /// Shows the process that keeps the reservation now. Where the kernel does not let a process
     /// write to its memory like this, the list goes on showing the caller.
-    pub fn show(&mut self, keeper: Option<&Stat>) {
-        let (Some(keeper), Some(at)) = (keeper.map(Process::from), self.keeper_at) else {
+    pub fn show(&self, keeper: Option<&Stat>) {
+        let (Some(keeper), Some(at)) = (keeper, self.keeper_at) else {
             return;
         };
-        if self.shown.as_ref() != Some(&keeper) {
-            let text = keeper_text(Some(&keeper));
-            let memory = OpenOptions::new().write(true).open("/proc/self/mem");
-            let _ = memory.and_then(|memory| memory.write_all_at(text.as_bytes(), at));
-            self.shown = Some(keeper);
-        }
+        let text = keeper_text(Some(&Process::from(keeper)));
+        let memory = OpenOptions::new().write(true).open("/proc/self/mem");
+        let _ = memory.and_then(|memory| memory.write_all_at(text.as_bytes(), at));
     }
 
     /// Goes on in a fork, which begins without any use of a processor, if half of the limit is used

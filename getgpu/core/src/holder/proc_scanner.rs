@@ -59,11 +59,9 @@ const LAST_PAUSE: Duration = Duration::from_millis(256);
 
 impl<'a> ProcScanner<'a> {
     /// Remembers, where the device was granted before, which programs run already.
-    /// `unreadable_limit`: how long an unreadable process that begins while the device is
-    /// used keeps the reservation.
-    pub fn new(args: &'a HolderArgs, lock: &'a HeldLock<'a>, unreadable_limit: Duration) -> Self {
+    pub fn new(args: &'a HolderArgs, lock: &'a HeldLock<'a>) -> Self {
         let uid = nix::unistd::geteuid().as_raw();
-        let mut view = ProcessView::of(args, unreadable_limit, sys::ticks_per_second());
+        let mut view = ProcessView::of(args, sys::ticks_per_second());
         view.caller_arguments = Stat::read(args.caller.pid).map_or(0, |stat| stat.arg_start);
         view.was_granted = args.granted || caller_names(args);
         if view.was_granted {
@@ -162,7 +160,7 @@ impl<'a> ProcScanner<'a> {
     /// Looks at the next few of all processes, if that is due by the one per cent. A look
     /// at all of them in one go takes so long on a busy machine that a short program of
     /// the caller would begin and end unseen meanwhile.
-    pub fn roll(&mut self) -> MatchedProcess {
+    fn roll(&mut self) -> MatchedProcess {
         if self.rest.is_empty() {
             if Instant::now() < self.next_full {
                 return MatchedProcess::default();
@@ -380,7 +378,7 @@ fn ignores_grant(pid: i32, block: &[u8]) -> bool {
 }
 
 /// The children of all threads of a process (CONFIG_PROC_CHILDREN).
-pub fn children(pid: i32) -> Vec<i32> {
+fn children(pid: i32) -> Vec<i32> {
     let threads = file::numbers(&format!("/proc/{pid}/task")).into_iter();
     let texts = threads
         .filter_map(|thread| file::whole(&format!("/proc/{pid}/task/{thread}/children")).ok());

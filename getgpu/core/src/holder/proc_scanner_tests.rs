@@ -42,7 +42,7 @@ fn scan<T>(uuid: &str, look: impl FnOnce(&mut ProcScanner<'_>) -> T) -> T {
     let args = HolderArgs::parse([uuid, "caller=4194304(gone)"]).unwrap();
     let file = std::fs::File::open("/dev/null").unwrap();
     let lock = HeldLock::new(&args, OfdLock::new(file.into()));
-    look(&mut ProcScanner::new(&args, &lock, Duration::ZERO))
+    look(&mut ProcScanner::new(&args, &lock))
 }
 
 #[test]

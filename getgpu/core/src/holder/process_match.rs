@@ -3,10 +3,9 @@
 //! or if it descends from such a process.
 
 use std::collections::{HashMap, HashSet};
-use std::time::Duration;
 
 use getgpu_linux::{Stat, sys};
-use getgpu_lock::{HOLDER_NAME, HolderArgs};
+use getgpu_lock::{HOLDER_NAME, HolderArgs, Until};
 use getgpu_model::{Selector, Uuid};
 
 /// Names of processes that never count.
@@ -144,11 +143,15 @@ impl MatchedProcess {
 }
 
 impl ProcessView {
-    pub fn of(args: &HolderArgs, unreadable_limit: Duration, ticks_per_second: u64) -> Self {
+    pub fn of(args: &HolderArgs, ticks_per_second: u64) -> Self {
+        let wait = match &args.until {
+            Until::Programs { wait } => wait.as_secs(),
+            Until::Over(..) | Until::Released => 0,
+        };
         Self {
             caller: (args.caller.pid, args.caller.start),
             since: args.since,
-            unreadable_limit: unreadable_limit.as_secs() * ticks_per_second,
+            unreadable_limit: wait * ticks_per_second,
             settling: ticks_per_second / 2,
             ..Self::default()
         }

@@ -205,7 +205,7 @@ impl Listing {
     /// What the lock alone tells.
     fn of_lock(lock_file: &LockFile, probe: &OfdLock) -> Result<Self, Failure> {
         let in_line = getgpu_queue::waiting(probe, layout::all_tickets())?;
-        let queue = queued(probe)?;
+        let queue = queued(lock_file, probe)?;
         Ok(Self {
             driver: None,
             rows: Vec::new(),
@@ -302,7 +302,7 @@ fn holdings(
         .map(|span| holders::holdings(lock_file, probe, *span));
     let mut all = held.collect::<Result<Vec<_>, _>>()?;
     for held in all.iter_mut().filter(|held| held.kept) {
-        held.holders = vec![holders::keeper(probe)?];
+        held.holders = vec![holders::keeper(lock_file, probe)?];
     }
     if !all.iter().any(Holdings::claimed) {
         return Ok((all, elsewhere));
@@ -311,7 +311,7 @@ fn holdings(
     for (held, span) in all.iter_mut().zip(spans).filter(|(held, _)| held.claimed()) {
         *held = holders::holdings(lock_file, probe, span)?;
         if held.claimed() {
-            held.holders = claimers::holders(lock_file, probe, span)?;
+            held.holders = claimers::holders(lock_file, span);
         }
     }
     Ok((all, elsewhere))
@@ -322,8 +322,9 @@ fn is_held_beside(probe: &OfdLock, mut spans: Vec<Span>) -> Result<bool, Failure
     spans.sort_by_key(|span| span.all().start());
     let ends = spans.iter().map(|span| span.all().end());
     let starts = spans.iter().map(|span| span.all().start());
-    let gaps = [Span::FIRST].into_iter().chain(ends);
-    for (start, end) in gaps.zip(starts.chain([Span::END])) {
+    let all = layout::all_devices();
+    let gaps = [all.start()].into_iter().chain(ends);
+    for (start, end) in gaps.zip(starts.chain([all.end()])) {
         if let Some(gap) = Range::between(start, end)
             && probe.conflict(gap)?.is_some()
         {

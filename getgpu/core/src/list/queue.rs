@@ -18,14 +18,14 @@ use super::width::aligned;
 
 /// Prints the programs as JSON.
 pub fn show_json(lock_file: &LockFile) -> Result<(), Failure> {
-    let queue = queued(&lock_file.open()?)?;
+    let queue = queued(lock_file, &lock_file.open()?)?;
     let text = serde_json::to_string(&queue).unwrap_or_default();
     print(&json(&format!("{text}\n")))
 }
 
 /// Prints the programs as a table, and what is held as far as NVML lists it.
 pub fn show(node: &mut Node<'_>, asked: Asked, lock_file: &LockFile) -> Result<(), Failure> {
-    let queue = queued(&lock_file.open()?)?;
+    let queue = queued(lock_file, &lock_file.open()?)?;
     let listing = node.ask(|node| super::collect(node, asked, lock_file));
     let rows = listing.map(|listing| listing.rows).unwrap_or_default();
     let now = unix_seconds();

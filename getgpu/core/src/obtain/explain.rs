@@ -46,7 +46,7 @@ pub fn passed_over(
             Some(holder) => format!("room for this call, but another device was chosen: {holder}"),
         },
         Some(Rejected::Kept) => {
-            let who = holders::keeper(probe).unwrap_or_default().who();
+            let who = holders::keeper(lock_file, probe).unwrap_or_default().who();
             format!("kept for {who}: it waits for several devices, or for all of one")
         }
         Some(Rejected::Taken | Rejected::Tentative) => holder(lock_file, probe, device),

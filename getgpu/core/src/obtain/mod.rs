@@ -15,7 +15,6 @@ mod tag;
 mod unrelated;
 
 use getgpu_model::lease_tag;
-use std::cell::LazyCell;
 use std::rc::Rc;
 use std::time::Duration;
 
@@ -41,7 +40,8 @@ const BETWEEN_LOOKS: Duration = Duration::from_millis(5);
 
 /// Prints a device.
 pub fn print(call: &GetgpuCall<'_>, asked: Asked) -> Result<(), Failure> {
-    let caller: LazyCell<Process> = LazyCell::new(caller::find);
+    // Before anything is waited for, behind which the caller may have exited.
+    let caller = caller::find();
     let held = held(call, &caller)?;
     if asked.grant().visible == Visible::Nothing {
         return Err(asked.grant().empty());
@@ -54,10 +54,6 @@ pub fn print(call: &GetgpuCall<'_>, asked: Asked) -> Result<(), Failure> {
     // Until the holder stands for it no other call of this user may look whether the
     // tag is in use.
     let mut tagged = Tagged::new(&call.lock_file, call.options, &asked);
-    if tagged.tag().is_some() {
-        // Before anything is waited for, behind which the caller may have exited.
-        LazyCell::force(&caller);
-    }
     let owner = Owner {
         caller: &caller,
         held,
@@ -72,7 +68,7 @@ pub fn print(call: &GetgpuCall<'_>, asked: Asked) -> Result<(), Failure> {
         return hand_out(call, answer, owner);
     }
     let mut node = node(call.settings);
-    let (granted, chosen) = choose_or_queue(call, &mut node, asked, &caller)?;
+    let (granted, chosen) = choose_or_queue(call, &mut node, asked)?;
     let taken = match chosen {
         Chosen::Ready(answer) => return hand_out(call, answer, owner),
         Chosen::Unconfirmed(Selected::Taken(taken)) => taken,
@@ -105,7 +101,7 @@ pub fn print_tagged(call: &GetgpuCall<'_>, name: &str) -> Result<(), Failure> {
 
 /// The process that `--hold` names. Without a name it is the caller, if there is one
 /// that can be waited for.
-fn held(call: &GetgpuCall<'_>, caller: &LazyCell<Process>) -> Result<Option<Process>, Failure> {
+fn held(call: &GetgpuCall<'_>, caller: &Process) -> Result<Option<Process>, Failure> {
     match call.options.keep {
         Keep::Hold(Some(0)) if !namespaces::is_host_root() => Err(ReserveCause::Endless.into()),
         Keep::Hold(Some(pid)) if pid > 0 => caller::to_hold(pid).map(Some),
@@ -121,13 +117,8 @@ fn choose_or_queue<'c>(
     call: &'c GetgpuCall<'_>,
     node: &mut Node<'_>,
     asked: Asked,
-    caller: &LazyCell<Process>,
 ) -> Result<(Rc<Granted>, Chosen<'c>), Failure> {
     node.nvml()?;
-    if call.options.keep != Keep::No {
-        // Now, while the library is being loaded.
-        LazyCell::force(caller);
-    }
     let mut outage = Outage::new(call.settings, call.diag);
     let (granted, chosen) = loop {
         let granted = asked.clone().granted(node).map(Rc::new);

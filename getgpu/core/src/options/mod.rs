@@ -49,17 +49,12 @@ pub enum Action {
     /// Show them again and again, so often.
     Watch(Duration),
     /// Show who waits.
-    Queue { json: bool },
+    Queue,
     /// Sum up what the system's log says, of the journal since then.
-    Report {
-        by: ReportBy,
-        since: Option<String>,
-        json: bool,
-    },
+    Report { by: ReportBy, since: Option<String> },
     /// Look whether this node is set up, and at wrapped programs below these directories.
     Check {
         directories: Vec<PathBuf>,
-        json: bool,
         /// Only at what has to be repaired.
         health: bool,
     },

@@ -156,10 +156,10 @@ fn format(looking: &Looking) -> Result<Format, Failure> {
     use Format::{Csv, Json, Prometheus, Table};
     let of_list = matches!(looking.format, Some(Table | Json | Csv | Prometheus));
     let Some(format) = looking.format else {
-        return Ok(match (looking.list, looking.json) {
-            (true, true) => Json,
-            (true, false) => Table,
-            (false, _) => Format::Uuid,
+        return Ok(match (looking.json, looking.list) {
+            (true, _) => Json,
+            (false, true) => Table,
+            (false, false) => Format::Uuid,
         });
     };
     if looking.list == of_list {
@@ -175,13 +175,11 @@ fn format(looking: &Looking) -> Result<Format, Failure> {
 /// What is to be done: the one action that was asked for, else printing a device.
 fn action(typed: &GetgpuArguments, choices: &Overrides) -> Result<Action, Failure> {
     let (looking, keeping, service) = (&typed.looking, &typed.keeping, &typed.service);
-    let json = looking.json;
     Ok(if looking.check {
         let directories = typed.index.iter().map(PathBuf::from).collect();
         let health = looking.health;
         Action::Check {
             directories,
-            json,
             health,
         }
     } else if let Some(every) = looking.watch {
@@ -191,10 +189,10 @@ fn action(typed: &GetgpuArguments, choices: &Overrides) -> Result<Action, Failur
     } else if looking.list {
         Action::List
     } else if looking.queue {
-        Action::Queue { json }
+        Action::Queue
     } else if let Some(by) = looking.report {
         let since = looking.since.clone();
-        Action::Report { by, since, json }
+        Action::Report { by, since }
     } else if looking.wanted {
         Action::Wanted
     } else if looking.count_free {

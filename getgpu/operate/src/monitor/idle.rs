@@ -13,7 +13,7 @@ use super::held::{HeldDevice, HeldDevices};
 use super::notice::{self, What};
 use super::spell::{self, Notice};
 use getgpu_core::call::node;
-use getgpu_core::ended_reservation::EndedReservation;
+use getgpu_core::ended_reservation;
 use getgpu_core::release;
 
 /// Puts the limits of users in force; gives the shortest that anything held has.
@@ -146,11 +146,11 @@ fn act_on(
             if what == (What::Reservation { ends: true })
                 && let Some(holder) = &held.reservation
             {
-                let reserved = EndedReservation::of(lock_file, holder);
+                let text = ended_reservation::text(lock_file, holder);
                 if release::ask_to_end(holder)
-                    && let Some(reserved) = reserved
+                    && let Some(text) = text
                 {
-                    reserved.log();
+                    ended_reservation::log(holder, &text);
                 }
             }
         }

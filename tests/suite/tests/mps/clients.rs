@@ -95,6 +95,13 @@ fn an_exclusive_device_is_shared_by_one_users_clients_only() {
     let _clients = node.clients(2, |_, command| command);
     let stranger = node.share("1/32", &["true"]).uid(1001).run();
     stranger.refuses(75, "1 of 1 in use (unhealthy 1)");
+    node.sandbox.set_settings("mps = true");
+    let count = |uid| {
+        let count = node.sandbox.words("getgpu --count-free --share 1/32");
+        count.uid(uid).run().line()
+    };
+    assert_eq!([0, 1001].map(count), ["30", "0"]);
+    node.sandbox.set_settings("");
     node.go();
     node.until_gone();
     node.share("1/32", &["true"]).uid(1001).run().exits(0);
