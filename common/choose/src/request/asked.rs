@@ -1,10 +1,11 @@
 //! What was typed and what is in force, as one value: the pool without the grant, which NVML may have to resolve.
 
 use super::grant::{Grant, GrantUse};
-use super::granted::{Granted, TakeKind};
+use super::granted::Granted;
 use crate::causes::GrantCause;
 use crate::ownership::Decision;
 use crate::pool::Filter;
+use crate::take::kind::TakeKind;
 use getgpu_ask::{Look, Node};
 use getgpu_linux::procfs::namespaces;
 use getgpu_lock::LockFile;

@@ -3,35 +3,12 @@
 use super::grant::Grant;
 use crate::ownership::{self, Decision, OwnershipQuestion};
 use crate::pool::{Filter, Portion};
+use crate::take::kind::TakeKind;
 use getgpu_ask::Look;
 use getgpu_linux::Range;
 use getgpu_lock::{LockFile, layout};
 use getgpu_model::{Detail, Device, Health, Inventory, Nearest, Share, UNITS, Units, Uuid};
 use getgpu_settings::Policy;
-
-/// How a call comes to its devices.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(super) enum TakeKind {
-    /// Any free ones of the pool.
-    Chosen,
-    /// The one with this number: `getgpu INDEX`. It is printed whether or not it is reserved.
-    Index,
-    /// Those that the grant names.
-    Named,
-}
-
-impl TakeKind {
-    /// Whether what is kept for a waiter is left alone. What is named changes nothing for a waiter
-    /// that can also have another device.
-    pub(super) const fn leaves_kept(self) -> bool {
-        matches!(self, Self::Chosen)
-    }
-
-    /// Whether it counts for `max_per_user`: not what the user, or a batch system, has named.
-    pub(super) const fn is_counted(self) -> bool {
-        !matches!(self, Self::Named)
-    }
-}
 
 /// What one call asks for, among the devices that it was granted.
 #[derive(Clone, Debug)]

@@ -6,7 +6,7 @@ use std::rc::Rc;
 use super::granted::Granted;
 use crate::causes::{ChooseCause, Room};
 use crate::ownership::Cover;
-use crate::pool::Portion;
+use crate::pool::{Filter, Portion};
 use getgpu_lock::{Level, LockFile};
 use getgpu_model::{Device, Failure, Inventory, Units, quantity, share};
 use getgpu_settings::{DeviceList, Policy};
@@ -52,7 +52,14 @@ impl Owned {
     /// The same with what the site excludes by now.
     #[must_use]
     pub fn without(&self, excluded: DeviceList) -> Self {
-        self.changed(|granted| granted.filter.excluded = excluded)
+        let filter = Filter {
+            excluded,
+            ..self.filter.clone()
+        };
+        self.of(Granted {
+            filter,
+            ..(*self.granted).clone()
+        })
     }
 
     /// The same for a call that may take, or may not take, what is kept for a waiter.
@@ -79,16 +86,23 @@ impl Owned {
 
     /// The same for just so many devices, and for those on preferred GPUs alone.
     pub(crate) fn wish(&self, count: usize, only_preferred: bool) -> Self {
-        self.changed(|granted| {
-            (granted.count, granted.most) = (count, count);
-            granted.filter.only_preferred = only_preferred;
+        let filter = Filter {
+            only_preferred,
+            ..self.filter.clone()
+        };
+        self.of(Granted {
+            count,
+            most: count,
+            filter,
+            ..(*self.granted).clone()
         })
     }
 
-    fn changed(&self, change: impl FnOnce(&mut Granted)) -> Self {
-        let mut changed = self.clone();
-        change(Rc::make_mut(&mut changed.granted));
-        changed
+    fn of(&self, granted: Granted) -> Self {
+        Self {
+            granted: Rc::new(granted),
+            ..self.clone()
+        }
     }
 
     /// Among whom devices are claimed: inside what this call owns, or all users on the
@@ -142,12 +156,12 @@ impl Owned {
     /// The most devices that this user may have at a time; what this call owns
     /// already is not counted again.
     pub(crate) fn cap(&self) -> Option<u32> {
-        let is_counted = self.cover.is_none() && self.kind.is_counted();
+        let is_counted = self.cover.is_none() && self.kind.rules().is_counted;
         self.cap.filter(|_| is_counted)
     }
 
     /// Whether what is kept for a waiter is left alone.
     pub(crate) fn leaves_kept(&self) -> bool {
-        self.kind.leaves_kept() && !self.takes_kept
+        self.kind.rules().leaves_kept && !self.takes_kept
     }
 }

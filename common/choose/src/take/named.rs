@@ -6,6 +6,7 @@ use std::time::Duration;
 
 use super::gate;
 use super::in_use::in_use;
+use super::kind::{TakeKind, Way};
 use super::taken::{Got, Part, Taken};
 use crate::choice::device_claim::{self, Retry};
 use crate::choice::offer::Rejected;
@@ -191,44 +192,46 @@ struct NamedDevice<'a> {
 }
 
 impl NamedDevice<'_> {
-    /// Takes the device, or tells why not. Each way has its claim, and the question that is asked behind
-    /// it: before it a reservation may end, and another user reserve.
+    /// Takes the device, or tells why not.
     fn take(&self) -> Result<Result<Got, NamedOutcome>, Failure> {
-        type Look<T> = fn(&T, &Claim) -> Result<bool, Failure>;
-        let (lock_file, span) = (self.all.lock_file, self.span());
         let (own, portion) = self.request.portion(self.device);
-        let (claim, is_reserved): (_, Look<Self>) = match (&self.request.cover, portion) {
-            (_, Portion::TooLarge) => {
-                let failure = self.request.too_large(self.device);
-                return Ok(Err(NamedOutcome::TooLarge(failure)));
-            }
-            // Other calls of this user may be dividing what it owns at this moment.
-            (Some(cover), Portion::All) if cover.is_reservation() => {
-                (named_lease(lock_file, span, own)?, Self::divided)
-            }
-            // The lease of an ancestor is joined, if no other program has a part inside it.
-            (Some(_), Portion::All) if self.part_inside(&own)? => {
-                return Ok(Err(self.in_use("lease")));
-            }
-            (Some(_), Portion::All) => return Ok(Ok(Got::Joined(own))),
-            (Some(_), Portion::Units(_)) => (self.part()?, |_, _| Ok(false)),
-            // It may be reserved for another user.
-            (None, Portion::All) => (
-                named_lease(lock_file, span, own)?,
-                Self::reserved_for_others,
-            ),
-            (None, Portion::Units(wanted)) => match self.part()? {
-                // In a pid namespace of its own nothing can prove whose a reservation is.
-                None if !namespaces::host_pids() => {
-                    (self.part_of_lease(wanted)?, Self::reserved_for_others)
+        if portion == Portion::TooLarge {
+            let failure = self.request.too_large(self.device);
+            return Ok(Err(NamedOutcome::TooLarge(failure)));
+        }
+        let way = TakeKind::of_named(self.request.cover.as_ref(), portion)
+            .rules()
+            .way;
+        let mut is_past_reservation = false;
+        let claim = match way {
+            Way::Join if self.part_inside(&own)? => None,
+            Way::Join => return Ok(Ok(Got::Joined(own))),
+            Way::Acquire => self.part()?,
+            Way::AcquireIgnoringUnproven => match (self.part()?, portion) {
+                (None, Portion::Units(wanted)) if !namespaces::host_pids() => {
+                    is_past_reservation = true;
+                    self.part_of_lease(wanted)?
                 }
-                claim => (claim, |_, _| Ok(false)),
+                (claim, _) => claim,
             },
+            Way::NameThenReservations | Way::NameThenInside => {
+                named_lease(self.all.lock_file, self.span(), own)?
+            }
         };
         let Some(claim) = claim else {
             return Ok(Err(self.in_use("lease")));
         };
-        if is_reserved(self, &claim)? {
+        // Asked behind the claim: before it a reservation may end, and another user reserve.
+        let is_reserved = match way {
+            // Other calls of this user may be dividing a part that it owns at this moment.
+            Way::NameThenInside => self.divided(&claim)?,
+            Way::NameThenReservations => self.reserved_for_others(&claim)?,
+            Way::AcquireIgnoringUnproven if is_past_reservation => {
+                self.reserved_for_others(&claim)?
+            }
+            Way::Join | Way::Acquire | Way::AcquireIgnoringUnproven => false,
+        };
+        if is_reserved {
             return Ok(Err(self.in_use("reservation")));
         }
         Ok(Ok(Got::Claimed(claim)))

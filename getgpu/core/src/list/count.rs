@@ -21,7 +21,8 @@ pub fn free(node: &mut Node<'_>, asked: &Asked, lock_file: &LockFile) -> Result<
 fn count(node: &mut Node<'_>, asked: &Asked, lock_file: &LockFile) -> Result<i64, Failure> {
     let inventory = node.inventory(asked.look())?;
     let granted = Rc::new(asked.clone().shown(&inventory));
-    let request = &Owned::inside(&granted, None).renewed(lock_file, &inventory);
+    let cover = granted.owned(lock_file, Some(&inventory)).cover();
+    let request = &Owned::inside(&granted, cover);
     let probe = lock_file.open()?;
     let mut chooser = Chooser {
         node,
