@@ -119,7 +119,7 @@ impl Span {
 
 /// The first span has no device. Byte 0 is locked while a ticket is drawn, byte 16 while a call
 /// chooses several devices or a part of one. From byte 1,024 on lie the tickets of the queues, one
-/// queue after the other, and those of the waiters for several devices. Behind them lie 2^24 bytes
+/// queue after the other, and those of the waiters for which devices may be kept. Behind them lie 2^24 bytes
 /// for tags, one for every process id that waits, and those of the keeper. The last quarter has a
 /// byte for every uid.
 pub const fn dispenser() -> Range {
@@ -147,7 +147,8 @@ pub const fn all_tickets() -> Range {
     fixed(1024, QUEUES as i64 * TICKETS)
 }
 
-/// The tickets of all waiters that ask for several devices, whatever their request.
+/// The tickets of all waiters for which devices may be kept, whatever their request: of those that
+/// ask for several, and of those that ask for all of one that others share.
 pub const fn line_for_several() -> Range {
     fixed(1024 + QUEUES as i64 * TICKETS, TICKETS)
 }

@@ -1,7 +1,7 @@
-//! The turn of those who wait for several devices. The oldest of them that is the first of
-//! its queue has kept for it what becomes free of the devices that it could use: others who
-//! ask for fewer would always be faster. One waiter at a time has this turn, so that two
-//! cannot hold each a half of what the other wants; with its process all of it ends.
+//! The turn of those who wait for several devices, or for all of one that others share. For the
+//! oldest of them that is the first of its queue, devices that it could use are kept as they become
+//! free: others who ask for less would always be faster. One waiter at a time has this turn, so that
+//! two cannot hold each a half of what the other wants; with its process all of it ends.
 
 use getgpu_lock::LockFile;
 use getgpu_lock::kept::{Count, Marks};

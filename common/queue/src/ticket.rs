@@ -35,7 +35,8 @@ pub struct Ticket {
 }
 
 impl Ticket {
-    /// Draws the next number of a queue, or of the line for several devices.
+    /// Draws the next number of a queue, or of the line for which devices may be kept
+    /// (`layout::line_for_several`).
     pub(crate) fn draw(lock_file: &LockFile, queue: Range) -> Result<Self, Failure> {
         let _dispenser = dispenser(lock_file)?;
         Self::next(lock_file, queue)

@@ -15,7 +15,7 @@ pub enum Rejected {
     Taken,
     /// Another call had claimed it tentatively.
     Tentative,
-    /// It is free, and kept for a waiter that wants several.
+    /// It is free, and kept for a waiter that wants several, or all of one.
     Kept,
     /// It is free, and with it there are still fewer than are wanted.
     Free,

@@ -32,7 +32,7 @@ pub enum DeviceState {
     Unhealthy,
     /// A call is just taking it, or keeps others from taking it.
     Claimed,
-    /// Free, and kept for a waiter that wants several.
+    /// Free, and kept for a waiter that wants several, or all of one.
     Kept,
     /// Free, if it is in the pool.
     Free,
