@@ -119,9 +119,9 @@ impl Span {
 
 /// The first span has no device. Byte 0 is locked while a ticket is drawn, byte 16 while a call
 /// chooses several devices or a part of one. From byte 1,024 on lie the tickets of the queues, one
-/// queue after the other, and those of the waiters for which devices may be kept. Behind them lie 2^24 bytes
-/// for tags, one for every process id that waits, and those of the keeper. The last quarter has a
-/// byte for every uid.
+/// queue after the other, and those of the waiters for which devices may be kept. Behind them lie
+/// 2^24 bytes for tags, one for every process id that waits, and those of the keeper. The last quarter
+/// has a byte for every uid.
 pub const fn dispenser() -> Range {
     Range::byte(0)
 }

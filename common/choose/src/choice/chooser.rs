@@ -1,7 +1,7 @@
 //! The choice: free devices of the pool, claimed on the lock before NVML is asked about
-//! them, so that no other call takes one in between. Picks randomly first, as few calls
-//! and GPUs as possible; a look at everything when that does not find one or the request
-//! needs it.
+//! them, so that no other call takes one in between. A random pick comes first, which asks as
+//! few questions about as few GPUs as possible; the whole node is listed where that finds none
+//! or the request needs it.
 
 use std::collections::HashMap;
 use std::time::Duration;
@@ -61,8 +61,8 @@ impl Chooser<'_, '_> {
                 continue;
             };
             // With type auto a whole GPU is chosen only if no MIG device exists, which a look at
-            // the whole node tells; going on here may touch GPUs in vain, seconds each. Of a GPU with
-            // more slots than are drawn from the others would never be had.
+            // the whole node tells; going on here may touch GPUs in vain, seconds each. Where a GPU
+            // has more slots than the draw knows, those beyond would never be drawn.
             if !gpu.mig && kind == Type::Auto || gpu.slots > sampling::USUAL_SLOTS {
                 return Ok(None);
             }

@@ -1,5 +1,6 @@
 //! The ways in which a call takes a device, and what differs between them, as one table. The code
-//! asks the row, so that a rule stands in one place.
+//! asks the row, so that a rule stands in one place. What getgpu prints again is joined
+//! by `again` in its `answer.rs`, and has no row.
 
 use crate::ownership::Cover;
 use crate::pool::Portion;
@@ -45,8 +46,8 @@ pub(crate) enum Way {
 pub(crate) struct TakeRules {
     /// How it is claimed.
     pub(crate) way: Way,
-    /// Whether what is kept for a waiter is left alone. What is named changes nothing for a waiter
-    /// that can also have another device.
+    /// Whether what is kept for a waiter is left alone. What is named is taken all the same: the
+    /// waiter can also have another device.
     pub(crate) leaves_kept: bool,
     /// Whether it counts for `max_per_user`: not what the user, or a batch system, has named, and
     /// not once more what is owned.

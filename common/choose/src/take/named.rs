@@ -289,8 +289,7 @@ impl NamedDevice<'_> {
 
     /// Whether a reservation counts as this user's although nothing can be proven: in another pid
     /// namespace the uids that sign decide, which must all be this user's, since they do not say who
-    /// has which part. There uid 0 may be any user's, so a line
-    /// says what was assumed.
+    /// has which part. There uid 0 may be any user's, so a line says what was assumed.
     fn reserved_for_us(&self) -> Result<bool, Failure> {
         if namespaces::host_pids() {
             return Ok(false);

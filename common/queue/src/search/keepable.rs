@@ -57,7 +57,8 @@ impl<N: Name> Search<'_, '_, N> {
         Ok(self.shared.device(&used).into_iter().collect())
     }
 
-    /// What is said where too few devices are left without those that what this call comes from holds.
+    /// What is said where too few devices are left without those that what this call comes from holds,
+    /// as [`Self::keepable_now`] has found them; none before.
     pub(super) fn waits_for_itself(&self) -> Option<String> {
         let around = self.around.as_ref()?;
         let uuids = self.pool_uuids();

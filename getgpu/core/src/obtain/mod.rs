@@ -34,7 +34,8 @@ use crate::call::{GetgpuCall, node};
 use crate::causes::ReserveCause;
 use crate::options::{GetgpuOptions, Keep};
 
-/// How long a grant that is taken is read again, and how often.
+/// For how long, and how often, a call that finds its grant taken looks whether a sibling has reserved
+/// it.
 const SIBLING: Duration = Duration::from_millis(200);
 const BETWEEN_LOOKS: Duration = Duration::from_millis(5);
 
@@ -111,8 +112,8 @@ fn held(call: &GetgpuCall<'_>, caller: &Process) -> Result<Option<Process>, Fail
     }
 }
 
-/// A choice among what is granted; made once more if a sibling has reserved the grant for us all
-/// meanwhile.
+/// Devices, or a place in the queue: a choice among what is granted, made again while NVML fails and
+/// the call may outlast that, and once more if a sibling has reserved the grant for us all meanwhile.
 fn choose_or_queue<'c>(
     call: &'c GetgpuCall<'_>,
     node: &mut Node<'_>,
