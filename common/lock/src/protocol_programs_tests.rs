@@ -206,8 +206,8 @@ fn proven(replay: &mut Replay<'_>, owner: u8, is_held: bool) -> Result<bool, Sto
     replay.fail(true)
 }
 
-/// A choice as `Chooser::choose_least` makes it: each device in turn, those that others claimed only tentatively
-/// again while patience lasts; several behind the gate.
+/// A choice as `Chooser::choose_least` makes it: each device in turn, those that others claimed only
+/// tentatively again while patience lasts; several behind the gate.
 fn chosen(
     replay: &mut Replay<'_>,
     order: &[u8],

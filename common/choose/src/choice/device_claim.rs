@@ -34,8 +34,8 @@ pub fn claim(
         level: request.level(),
         units,
     };
-    // Another call came between the look and the claim: it may leave the device yet, and beside a part
-    // there may be room. Counted as tentative, the device is tried again.
+    // Another call came between the look and the claim: it may leave the device yet, and beside a
+    // part there may be room. Counted as tentative, the device is tried again.
     let claim = claim::try_claim(lock_file, &spec, span)?;
     Ok(claim.ok_or(Rejected::Tentative))
 }

@@ -171,9 +171,9 @@ impl<'a, 'n, N: Name> Search<'a, 'n, N> {
     /// Of devices that were left alone this time, what was found before still holds.
     fn note_rejected(&mut self, rejected: Vec<(Device, Rejected)>, may: &dyn Fn(&Uuid) -> bool) {
         let before = std::mem::take(&mut self.rejected);
-        let kept = before.into_iter().filter(|(device, _)| !may(&device.uuid));
+        let old = before.into_iter().filter(|(device, _)| !may(&device.uuid));
         let new = rejected.into_iter().filter(|(device, _)| may(&device.uuid));
-        self.rejected = new.chain(kept).collect();
+        self.rejected = new.chain(old).collect();
     }
 
     /// Why a device cannot be had now; [`Rejected::Free`] if it could be.

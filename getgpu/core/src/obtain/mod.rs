@@ -34,8 +34,8 @@ use crate::call::{GetgpuCall, node};
 use crate::causes::ReserveCause;
 use crate::options::{GetgpuOptions, Keep};
 
-/// For how long, and how often, a call that finds its grant taken looks whether a sibling has reserved
-/// it.
+/// For how long, and how often, a call that finds its grant taken looks whether a sibling has
+/// reserved it.
 const SIBLING: Duration = Duration::from_millis(200);
 const BETWEEN_LOOKS: Duration = Duration::from_millis(5);
 
