@@ -36,17 +36,16 @@ pub fn lease(
     let is_named = request.grant.is_named_by_variable() && !by_gpu;
     let stays = call.origin == Origin::Link && is_named && choice.node.is_none();
     let shown = shown.filter(|_| !stays);
-    let lease = lease_named(call, request, devices, shown.is_some())?;
+    let lease = lease_named(call, request, devices)?;
     Ok((lease, shown))
 }
 
 /// The lease of named devices, or none for a linked program that runs there anyway, which is
-/// said. `by_batch`: no variable names them, but the batch system has given them.
+/// said.
 fn lease_named(
     call: &CudawrapCall<'_>,
     request: &Granted,
     devices: &[Device],
-    by_batch: bool,
 ) -> Result<Option<Lease>, Failure> {
     let named = NamedTake {
         lock_file: call.lock_file,
@@ -77,9 +76,9 @@ fn lease_named(
             (failure, warning)
         }
         NamedOutcome::InUse(failure) => {
-            let why = match by_batch {
-                true => "the batch system gave it to this job",
-                false => "CUDA_VISIBLE_DEVICES names it",
+            let why = match request.grant.is_named_by_variable() {
+                true => "CUDA_VISIBLE_DEVICES names it",
+                false => "the batch system gave it to this job",
             };
             let warning = format!("{}: running there because {why}", failure.message);
             (failure, warning)
