@@ -28,7 +28,8 @@ device=$(getgpu --list --format csv | sed -n '2{s/.*\(MIG-[0-9a-f-]*\).*/\1/;p}'
     # The claim on a device that was chosen, and on one that was named.
     grep -n '= Claim::begin(' "$here/../common/lock/src/claim.rs" |
         sed 's/:.*//; s,^,break common/lock/src/claim.rs:,'
-    printf '%s\n' run bt kill quit
+    # shellcheck disable=SC2016  # gdb's register
+    printf '%s\n' run 'frame apply all info symbol $pc' kill quit
 } >"$room/commands"
 
 # story VISIBLE PROGRAM WORD...: prints FILE FUNCTION from main on.
@@ -38,9 +39,14 @@ story() {
     echo "${visible:+CUDA_VISIBLE_DEVICES=MIG-... }$(basename "$1") ${*:2}"
     frames=$(env ${visible:+CUDA_VISIBLE_DEVICES=$visible} \
         gdb -q -batch -x "$room/commands" --args "$@" 2>/dev/null |
-        sed -n 's/^#[0-9]* *\(0x[0-9a-f]* in \)\{0,1\}\(.*\) (.*) at \(.*\):[0-9]*$/\3 \2/p' |
-        grep -v '^/' |
-        sed "s,^$top/,,; s/::h[0-9a-f]\{16\}$//; s/<impl [^>]*>:://; s/^\([^ ]*\) .*::\([^:]*\)$/\1 \2/")
+        awk -v top="$top/" '
+            /^#/ { file = $NF; sub(/:[0-9]+$/, "", file); sub("^" top, "", file) }
+            # The name with its type: crate and modules are in the path of the file.
+            / in section / && file && file !~ "^/" {
+                sub(/(::h[0-9a-f]+)? \+ .*/, ""); sub(/.*>::/, ""); sub(/^([a-z_0-9]+::)*/, "")
+                print file, $0
+            }
+            / in section / { file = "" }')
     tac <<<"$frames" | sed 's/^/  /'
     case $(tail -1 <<<"$frames") in *main.rs\ main) ;; *) echo "story: no claim was seen" >&2; exit 1 ;; esac
     [ "$(wc -l <<<"$frames")" -le "$MOST" ] || { echo "story: more than $MOST" >&2; exit 1; }
