@@ -92,6 +92,11 @@ impl<'a> Node<'a> {
         Ok(self.inventory.insert(Rc::new(inventory)).clone())
     }
 
+    /// Forgets what it was read as, so that it is listed again.
+    pub fn forget(&mut self) {
+        self.inventory = None;
+    }
+
     /// Notes of these devices of the inventory which CPUs are near them.
     ///
     /// # Errors

@@ -9,7 +9,7 @@ use nix::sys::resource::{Resource, getrlimit};
 use crate::Progress;
 use crate::progress::Standing;
 use crate::tolerance::Tolerance;
-use getgpu_ask::gpu_bus;
+use getgpu_ask::{Node, gpu_bus};
 use getgpu_linux::run_clock;
 use getgpu_model::{Diag, Failure, Kind};
 use getgpu_settings::{Settings, Wait};
@@ -35,11 +35,22 @@ impl<'a> Outage<'a> {
         }
     }
 
-    /// What came of a look whose session has ended; nothing after a pause, if it is to be made again since
-    /// NVML failed and the settings say to wait.
-    pub fn outlasted<T>(&mut self, looked: Result<T, Failure>) -> Option<Result<T, Failure>> {
-        let looked = match looked {
-            Err(failure) => Err(self.pause(failure)?),
+    /// What came of a look, whose session is ended; nothing after a pause, if it is to be made again since
+    /// NVML failed and the settings say to wait. Then the node is listed again, which the last look may
+    /// have found without a GPU that answers.
+    pub fn outlasted<T>(
+        &mut self,
+        node: &mut Node<'_>,
+        looked: Result<T, Failure>,
+    ) -> Option<Result<T, Failure>> {
+        let looked = match node.settle(looked) {
+            Err(failure) => {
+                let Some(failure) = self.pause(failure) else {
+                    node.forget();
+                    return None;
+                };
+                Err(failure)
+            }
             looked => looked,
         };
         if let Some(progress) = &mut self.progress {

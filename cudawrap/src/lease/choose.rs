@@ -98,7 +98,7 @@ pub fn free<'s>(
     let mut outage = Outage::new(call.settings, call.diag);
     let looked = loop {
         let looked = look(call, &asked, &mut node, &mut neighbours);
-        if let Some(looked) = outage.outlasted(node.settle(looked)) {
+        if let Some(looked) = outage.outlasted(&mut node, looked) {
             break looked;
         }
     };

@@ -127,7 +127,7 @@ fn choose_or_queue<'c>(
             Ok(granted) => choose(call, node, granted),
             Err(failure) => Err(failure.clone()),
         };
-        match (granted, outage.outlasted(node.settle(chosen))) {
+        match (granted, outage.outlasted(node, chosen)) {
             (_, None) => {}
             (Ok(granted), Some(chosen)) => break (granted, chosen),
             (Err(failure), Some(Ok(_))) | (Err(_), Some(Err(failure))) => return Err(failure),

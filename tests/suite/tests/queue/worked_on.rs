@@ -65,6 +65,24 @@ fn a_wait_with_a_limit_ends_with_what_failed() {
     assert_eq!(ended.code(), Some(3));
 }
 
+/// The driver answers, and none of the GPUs that are asked for does yet.
+#[test]
+fn a_call_that_waits_begins_before_a_gpu_answers() {
+    let sandbox = Sandbox::new("mig4");
+    sandbox.log_calls();
+    for start in [
+        "getgpu --wait=100 --no-reserve",
+        "getgpu --wait=100 --no-reserve --gpu 0",
+        "cudawrap --wait -- sim-cuda",
+    ] {
+        sandbox.faults("[[rule]]\nfunction = '*'\ngpu = 0\nreturns = 15\n");
+        let waiter = sandbox.words(start).spawn();
+        asked_again(&sandbox, 2);
+        sandbox.faults("");
+        waiter.wait().exits(0);
+    }
+}
+
 /// A driver that is loaded only after the call, as at boot.
 #[test]
 fn a_call_that_waits_begins_before_the_driver_answers() {
