@@ -86,7 +86,7 @@ impl HeldByUser {
     }
 }
 
-/// A request for more than a user may ever have fails at once, waiting or not.
+/// A request for more than a user may ever have fails as soon as the node is listed, waiting or not.
 ///
 /// # Errors
 ///
