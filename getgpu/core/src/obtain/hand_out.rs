@@ -1,6 +1,7 @@
 //! The end of a call that prints a device: a holder takes the reservation over, then the
 //! device is printed. If printing fails, the holder is asked to exit.
 
+use std::cell::LazyCell;
 use std::io::IsTerminal;
 use std::os::fd::AsFd;
 use std::time::Duration;
@@ -21,7 +22,7 @@ use crate::options::{Format, Keep};
 
 /// For whom a device is reserved, and under which name.
 pub struct Owner<'a> {
-    pub caller: &'a Process,
+    pub caller: &'a LazyCell<Process>,
     /// The process that `--hold=PID` names.
     pub held: Option<Process>,
     pub user: Option<ChildUser>,
@@ -97,7 +98,7 @@ fn holder_args(
         granted: named_before(call, answer),
         grant: answer.larger_grant.clone(),
         value: answer.value.clone(),
-        caller: owner.caller.clone(),
+        caller: (**owner.caller).clone(),
         record: (call.settings.log != Log::None).then(|| record.text()),
         job: record.job.cloned(),
         since: Stat::read(std::process::id() as i32).map_or(0, |stat| stat.start),

@@ -15,6 +15,7 @@ mod tag;
 mod unrelated;
 
 use getgpu_model::lease_tag;
+use std::cell::LazyCell;
 use std::rc::Rc;
 use std::time::Duration;
 
@@ -41,8 +42,11 @@ const BETWEEN_LOOKS: Duration = Duration::from_millis(5);
 
 /// Prints a device.
 pub fn print(call: &GetgpuCall<'_>, asked: Asked) -> Result<(), Failure> {
-    // Before anything is waited for, behind which the caller may have exited.
-    let caller = caller::find();
+    let caller: LazyCell<Process> = LazyCell::new(caller::find);
+    if call.options.keep != Keep::No {
+        // Before anything is waited for, behind which the caller may have exited.
+        LazyCell::force(&caller);
+    }
     let held = held(call, &caller)?;
     if asked.grant().visible == Visible::Nothing {
         return Err(asked.grant().empty());
@@ -102,7 +106,7 @@ pub fn print_tagged(call: &GetgpuCall<'_>, name: &str) -> Result<(), Failure> {
 
 /// The process that `--hold` names. Without a name it is the caller, if there is one
 /// that can be waited for.
-fn held(call: &GetgpuCall<'_>, caller: &Process) -> Result<Option<Process>, Failure> {
+fn held(call: &GetgpuCall<'_>, caller: &LazyCell<Process>) -> Result<Option<Process>, Failure> {
     match call.options.keep {
         Keep::Hold(Some(0)) if !namespaces::is_host_root() => Err(ReserveCause::Endless.into()),
         Keep::Hold(Some(pid)) if pid > 0 => caller::to_hold(pid).map(Some),
