@@ -92,7 +92,7 @@ impl<'a> Node<'a> {
         Ok(self.inventory.insert(Rc::new(inventory)).clone())
     }
 
-    /// Forgets what it was read as, so that it is listed again.
+    /// Drops the inventory, so that the next question about the node lists it again.
     pub fn forget(&mut self) {
         self.inventory = None;
     }

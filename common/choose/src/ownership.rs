@@ -130,8 +130,8 @@ impl Decision {
 }
 
 impl OwnershipQuestion<'_> {
-    /// Whether all of a cover is wanted, and nothing else. A range is all of a lease, which is joined;
-    /// of a reservation others may have a part, which it goes without.
+    /// Whether the request is for exactly this cover. A range (`-n 2..4`) joins all of a lease; inside a
+    /// reservation it is a choice, since other programs may have some of its devices.
     fn is_for_all(&self, cover: &Cover) -> bool {
         let mut devices = cover.devices.iter();
         let is_open = self.counts.start() != self.counts.end();
@@ -166,7 +166,7 @@ fn decide(question: &OwnershipQuestion<'_>, reservations: &[OwnReservation]) -> 
 }
 
 impl Cover {
-    /// With these units of every device of the grant; `None` if there are none of one of them.
+    /// With these units of every device of the grant; `None` if a device has none.
     fn of(basis: Basis, grant: &[Uuid], units: impl Fn(&Uuid) -> Units) -> Option<Self> {
         let devices: Vec<_> = grant
             .iter()
@@ -239,8 +239,8 @@ pub(crate) fn of_grant(
     question: &OwnershipQuestion<'_>,
     lease_of: Option<i32>,
 ) -> Decision {
-    // A program that runs under a lease was given just that. Before this process leases anything, those
-    // that it has itself are inherited.
+    // A lease comes first: a program that runs under one was given just that. This process has leased
+    // nothing yet, so that a lease among its own locks is inherited.
     let lease = |basis, locks: &[OwnLock]| {
         let leased = |uuid: &Uuid| ownership_proof::leased(locks, lock_file, uuid);
         Cover::of(basis, question.grant, leased)

@@ -10,7 +10,7 @@ use getgpu_linux::{
 };
 
 /// Who claims a device: the processes that show it, which to an ordinary user are the user's own
-/// alone, else one holder of whom nothing is known, since a claim is signed only when it is confirmed.
+/// alone, else one holder without a name: a claim is signed only when it is confirmed.
 pub fn holders(lock_file: &LockFile, span: Span) -> Vec<Holder> {
     let pids = procfs::pids().into_iter();
     let found = pids.filter(|pid| {

@@ -223,6 +223,20 @@ fn a_reservation_is_shown_with_the_process_that_it_is_held_for() {
     }
 }
 
+/// Any user may lock the byte of another process: it is not listed as the waiter if its descriptors
+/// show no such lock.
+#[test]
+fn a_process_whose_byte_another_one_has_locked_is_not_listed_as_the_waiter() {
+    let (_directory, lock_file) = private_lock();
+    let parent = i64::from(std::os::unix::process::parent_id());
+    let byte = Range::byte(crate::layout::keeper().start() + parent);
+    let _lock = held(&lock_file, Held::Confirmed, byte);
+    let directory = format!("/proc/{parent}/fdinfo");
+    let is_readable = std::fs::read_dir(directory).is_ok() && namespaces::host_pids();
+    let found = keeper(&lock_file, &lock_file.open().unwrap()).unwrap();
+    assert!(found.pid.is_none() || !is_readable, "{found:?}");
+}
+
 #[test]
 fn the_waiter_that_devices_are_kept_for_is_listed_with_when_it_began() {
     let (_directory, lock_file) = private_lock();

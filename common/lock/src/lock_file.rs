@@ -99,7 +99,7 @@ impl LockFile {
     }
 
     /// Opens and checks every time: owner, kind and directory are what the trust rests
-    /// on. Gives its identity too.
+    /// on. Returns the file's device and inode too.
     fn open_checked(&self, access: OFlag) -> Result<(OfdLock, (u64, u64)), Failure> {
         let directory = self.path.parent().unwrap_or(Path::new("/"));
         let before = std::fs::symlink_metadata(directory).map_err(|e| self.not_opened(&e))?;

@@ -13,8 +13,8 @@ use getgpu_model::{Failure, reason};
 
 use crate::causes::LockCause;
 
-/// What a lock call answers. Whatever has failed (fcntl(2): ENOLCK, EIO and the like), nothing is
-/// handed out then.
+/// The result of a lock call. Where one fails (fcntl(2): ENOLCK, EIO and the like), no device is handed
+/// out.
 pub type LockResult<T> = Result<T, Failure>;
 
 fn failed(errno: Errno) -> Failure {
@@ -157,7 +157,7 @@ impl OfdLock {
         Ok(clipped.map(|range| Conflict { held, range }))
     }
 
-    /// Write-locks `range`, however long other processes have some of it (F_OFD_SETLKW).
+    /// Waits until no other process holds any of `range`, and write-locks it (F_OFD_SETLKW).
     ///
     /// # Errors
     ///

@@ -13,8 +13,7 @@ fn uuids() -> [Uuid; 2] {
 }
 
 fn turn(lock_file: &LockFile) -> KeepingTurn<'_> {
-    let (_, place) =
-        Ticket::draw_for_several(lock_file, getgpu_lock::layout::ticket_range(7)).unwrap();
+    let (_, place) = Ticket::draw_for_several(lock_file, layout::ticket_range(7)).unwrap();
     KeepingTurn::new(lock_file, place)
 }
 

@@ -35,9 +35,9 @@ impl<'a> Outage<'a> {
         }
     }
 
-    /// What came of a look, whose session is ended; nothing after a pause, if it is to be made again since
-    /// NVML failed and the settings say to wait. Then the node is listed again, which the last look may
-    /// have found without a GPU that answers.
+    /// Ends the session of a look and returns what it found. If NVML failed and the settings say to wait,
+    /// pauses and returns `None`: look again. The node is then listed again, since no GPU may have
+    /// answered when it was listed last.
     pub fn outlasted<T>(
         &mut self,
         node: &mut Node<'_>,

@@ -73,7 +73,7 @@ impl Progress {
         run_clock::since(self.began)
     }
 
-    /// Whether it is to be said now how it stands.
+    /// Whether a line is due: the first one, or on a terminal the next one.
     pub(crate) fn is_due(&self) -> bool {
         let has_said = |said: Instant| !self.terminal || said.elapsed() < REPAINT;
         !self.silent
@@ -82,7 +82,7 @@ impl Progress {
             && self.may_paint()
     }
 
-    /// Says how it stands.
+    /// Prints how the waiter stands.
     pub(crate) fn say(&mut self, standing: &Standing) {
         if self.terminal {
             let text = painted(standing, self.diag.program(), self.waited(), columns());

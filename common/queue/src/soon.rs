@@ -26,8 +26,8 @@ pub(crate) const NOTICE: Duration = Duration::from_millis(300);
 /// busy machine that takes its time, and one that was stopped never does.
 const UNNOTICED: Duration = Duration::from_millis(2500);
 
-/// How long a call waits for what is about to become free; none if too little is. `linger`: how long
-/// reservations outlast their programs.
+/// How long a call waits for devices that are about to become free; `None` if too few are. `linger`: how
+/// long reservations outlast their programs.
 ///
 /// # Errors
 ///
@@ -64,8 +64,8 @@ struct Soon<'a> {
     probe: &'a OfdLock,
     request: &'a Owned,
     inventory: &'a Inventory,
-    /// Its user has as many as the site allows: then what the user has on whatever device counts,
-    /// and not what the request could use.
+    /// Whether the user is at `max_per_user`. Then any device that the user gives up counts, whether
+    /// or not the request could use it.
     is_over_limit: bool,
 }
 

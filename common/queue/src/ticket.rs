@@ -147,8 +147,8 @@ fn dispenser(lock_file: &LockFile) -> Result<OfdLock, Failure> {
     Ok(dispenser)
 }
 
-/// The first number above all that are locked. Found in 2 log2(n) questions, each of which is answered
-/// with any lock of its range, whatever there is, since any user may have locked every second number.
+/// The first number above all that are locked, found by bisection: the kernel answers with any one lock
+/// of a range, and a user may have locked every second number.
 fn above(own: &OfdLock, queue: Range) -> LockResult<i64> {
     // Something ends at `low`, or the queue begins there; nothing begins at `high` or above.
     let (mut low, mut high) = (queue.start(), queue.end());
@@ -163,7 +163,7 @@ fn above(own: &OfdLock, queue: Range) -> LockResult<i64> {
     Ok(low)
 }
 
-/// How many wait with these numbers: those of one queue, or of all.
+/// How many calls wait with these numbers, which are those of one queue or of all.
 ///
 /// # Errors
 ///
@@ -173,8 +173,8 @@ pub fn waiting(probe: &OfdLock, numbers: Range) -> Result<usize, Failure> {
     Ok(probe.tentative_locks(numbers, MOST)?.found.len())
 }
 
-/// The number that was locked first, of these: that of the first of a queue. None if no call waits
-/// there.
+/// The number of the head of a queue: the one of `numbers` that was locked first. `None` if no call
+/// waits there.
 ///
 /// # Errors
 ///

@@ -292,7 +292,8 @@ impl<'l, S: Seeker> Waiter<'l, S> {
         Ok(None)
     }
 
-    /// Lets others pass for a moment, and from then on only if this user may still not have more.
+    /// Lets those behind pass for a moment, and takes the places again as soon as this user may have
+    /// more.
     fn stand_aside(&mut self) -> Result<(), Failure> {
         self.ticket.stand_aside()?;
         if let Some(keeping) = &mut self.keeping {
@@ -308,7 +309,7 @@ impl<'l, S: Seeker> Waiter<'l, S> {
     }
 
     /// Takes the places again, each as soon as no other process probes it.
-    fn stand_again(&mut self) -> Result<bool, Failure> {
+    fn stand_again(&self) -> Result<bool, Failure> {
         let keeping = self.keeping.as_ref().map(KeepingTurn::stand_again);
         Ok(keeping.transpose()?.unwrap_or(true) && self.ticket.stand_again()?)
     }

@@ -40,8 +40,7 @@ pub fn lease(
     Ok((lease, shown))
 }
 
-/// The lease of named devices, or none for a linked program that runs there anyway, which is
-/// said.
+/// The lease of named devices. `None`: a linked program runs there without one, and a warning says so.
 fn lease_named(
     call: &CudawrapCall<'_>,
     request: &Granted,

@@ -30,8 +30,8 @@ use crate::call::CudawrapCall;
 #[derive(Debug)]
 pub struct Lease {
     held: Vec<OwnedFd>,
-    /// How many of them a program cannot do without: one of the lease, and every one that it carries
-    /// besides, such as one of MPS.
+    /// How many of them the program has to keep open: one of the lease, and each other one that is
+    /// passed to it, such as one of MPS.
     pub needed: usize,
     /// The smallest part of a device that is leased: 1.0 is a whole one.
     pub part: f64,

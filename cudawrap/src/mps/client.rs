@@ -75,7 +75,7 @@ fn busy(control: &Control) -> Failure {
 }
 
 /// For the keeper: waits without end until `range` can be write-locked through a new
-/// description; none if that cannot be done.
+/// description; `None` if opening or locking it fails.
 pub fn wait_for(directory: &MpsDirectory, range: Range) -> Option<OfdLock> {
     let description = directory.open().ok()?;
     description.write_when_free(range).ok()?;

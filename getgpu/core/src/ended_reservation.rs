@@ -12,9 +12,9 @@ use getgpu_model::{Job, Uuid, share};
 /// More letters of a name do not fit into a line.
 const NAME: usize = 64;
 
-/// What the line says, read before the holder is asked to end. None if its end is not to be logged, or if
-/// the holder has nothing any more.
-pub fn text(lock_file: &LockFile, holder: &HolderProcess) -> Option<String> {
+/// The line, to be made before the holder is asked to end. `None` if the end of this reservation is not
+/// logged, or if the holder holds nothing any more.
+pub fn line(lock_file: &LockFile, holder: &HolderProcess) -> Option<String> {
     let args = &holder.args;
     args.record.as_ref()?;
     let reserved = ownership_proof::reserved(lock_file, holder);
@@ -47,10 +47,10 @@ pub fn text(lock_file: &LockFile, holder: &HolderProcess) -> Option<String> {
     Some(record.text())
 }
 
-/// Writes the line for a holder that was asked to end.
-pub fn log(holder: &HolderProcess, text: &str) {
+/// Writes the line of a holder that has ended, or was asked to.
+pub fn log(holder: &HolderProcess, line: &str) {
     let held = sys::boot_time().saturating_sub(sys::after_boot(holder.start));
-    syslog::released("getgpu", holder.pid, text, held);
+    syslog::released("getgpu", holder.pid, line, held);
 }
 
 fn name(text: &str) -> String {

@@ -16,8 +16,8 @@ use crate::ended_reservation;
 const PATIENCE: Duration = Duration::from_secs(5);
 const PAUSE: Duration = Duration::from_millis(1);
 
-/// A user's own reservations, for root all; and the parts of the user's jobs, since what root's prolog
-/// has reserved for a job is not its user's to give up.
+/// The reservations that this user may give up, for root all; and the parts that root's prolog has
+/// reserved for this user's jobs, which the user may not.
 fn mine(lock_file: &LockFile) -> (Vec<HolderProcess>, Vec<HolderProcess>) {
     let uid = nix::unistd::geteuid();
     let of_user = (!uid.is_root()).then_some(uid.as_raw());
@@ -125,8 +125,8 @@ pub fn end(
     diag: &Diag,
 ) -> Result<(), Failure> {
     let began = run_clock::now();
-    let of_holder = |holder| ended_reservation::text(lock_file, holder);
-    let texts: Vec<Option<String>> = holders.iter().map(of_holder).collect();
+    let of_holder = |holder| ended_reservation::line(lock_file, holder);
+    let lines: Vec<Option<String>> = holders.iter().map(of_holder).collect();
     for holder in holders {
         ask_to_end(holder);
     }
@@ -134,12 +134,12 @@ pub fn end(
     while left().next().is_some() && run_clock::since(began) < patience {
         run_clock::sleep(PAUSE);
     }
-    for (holder, text) in holders.iter().zip(&texts) {
+    for (holder, line) in holders.iter().zip(&lines) {
         if runs(holder) {
             continue;
         }
-        if let Some(text) = text {
-            ended_reservation::log(holder, text);
+        if let Some(line) = line {
+            ended_reservation::log(holder, line);
         }
         let devices = Uuid::join(&holder.args.devices);
         diag.note(&format!("{devices}: released (pid {})", holder.pid));

@@ -60,17 +60,22 @@ impl Chooser<'_, '_> {
             let Some(gpu) = self.node.nvml()?.gpu(slot.gpu)? else {
                 continue;
             };
-            // With type auto a whole GPU is chosen only if no MIG device exists, which a look at
-            // the whole node tells; going on here may touch GPUs in vain, seconds each. Where a GPU
-            // has more slots than the draw knows, those beyond would never be drawn.
-            if !gpu.mig && kind == Type::Auto || gpu.slots > sampling::USUAL_SLOTS {
+            let needs_scan = if gpu.mig {
+                // The slots beyond those that are drawn from would never be chosen.
+                gpu.slots > sampling::USUAL_SLOTS
+            } else {
+                // With type auto a whole GPU is chosen only if no MIG device exists, which a scan of
+                // the whole node tells; more draws may touch GPUs in vain, seconds each.
+                kind == Type::Auto
+            };
+            if needs_scan {
                 return Ok(None);
             }
-            let Some(place) = slot.on(&gpu) else {
+            if !slot.is_on(&gpu) {
                 continue;
-            };
-            let nvml = self.node.nvml()?;
-            let Some(device) = nvml.device(slot.gpu, place, Detail::Uuid)? else {
+            }
+            let (nvml, index) = (self.node.nvml()?, gpu.mig.then_some(slot.index));
+            let Some(device) = nvml.device(slot.gpu, index, Detail::Uuid)? else {
                 continue;
             };
             if !self.request.filter.takes(kind, &device) {

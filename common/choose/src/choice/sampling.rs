@@ -32,7 +32,8 @@ pub(crate) fn generator() -> StdRng {
     })
 }
 
-/// Slots of `gpus` GPUs to try; where none of them has a device, a look at everything is better.
+/// Random slots of `gpus` GPUs, each once. If none of them has a free device, listing the whole node is
+/// cheaper than more draws.
 pub(crate) fn draws(gpus: u32, kind: Type, rng: &mut impl Rng) -> impl Iterator<Item = Slot> {
     let slots = if kind == Type::Gpu {
         1
@@ -48,12 +49,9 @@ pub(crate) fn draws(gpus: u32, kind: Type, rng: &mut impl Rng) -> impl Iterator<
 }
 
 impl Slot {
-    /// Where this is on a GPU that turned out so: at a MIG index, none for the GPU itself; or nowhere.
-    pub(crate) fn on(self, gpu: &Gpu) -> Option<Option<u32>> {
-        match gpu.mig {
-            false => (self.index == 0).then_some(None),
-            true => (self.index < gpu.slots).then_some(Some(self.index)),
-        }
+    /// Whether the GPU has this slot. A GPU that is not in MIG mode has one.
+    pub(crate) fn is_on(self, gpu: &Gpu) -> bool {
+        self.index < if gpu.mig { gpu.slots } else { 1 }
     }
 }
 
@@ -91,9 +89,9 @@ mod tests {
     #[test]
     fn slots_of_gpus() {
         let slot = |index| Slot { gpu: 1, index };
-        assert_eq!(slot(3).on(&gpu(true, 7)), Some(Some(3)));
-        assert_eq!(slot(4).on(&gpu(true, 4)), None);
-        assert_eq!(slot(0).on(&gpu(false, 0)), Some(None));
-        assert_eq!(slot(1).on(&gpu(false, 0)), None);
+        assert!(slot(3).is_on(&gpu(true, 7)));
+        assert!(!slot(4).is_on(&gpu(true, 4)));
+        assert!(slot(0).is_on(&gpu(false, 0)));
+        assert!(!slot(1).is_on(&gpu(false, 7)));
     }
 }

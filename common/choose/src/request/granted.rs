@@ -31,7 +31,7 @@ pub struct Granted {
     pub user: u32,
     /// The process that asks for a lease (`Asked::as_lease_of`).
     pub(super) lease_of: Option<i32>,
-    /// How it comes to its devices.
+    /// How a device is taken that this call does not own.
     pub(super) kind: TakeKind,
     /// The program is a client of an MPS daemon, which is the one program of its device.
     pub(super) mps: bool,

@@ -115,7 +115,7 @@ impl Owned {
             })
     }
 
-    /// What a hint adds where it is the variable that leaves only some devices.
+    /// What a hint adds if CUDA_VISIBLE_DEVICES leaves only some devices.
     pub fn way_around(&self) -> &'static str {
         match self.cover {
             None => self.grant.way_around(),

@@ -6,8 +6,8 @@ use getgpu_lock::{LockFile, OfdLock, Span, holders};
 use getgpu_model::{Device, Failure};
 
 /// The failure of a call for which the grant names the device: `MIG-12..: in use by ben (pid 4711, python3)`.
-/// `kind`, `lease` or `reservation`, is how it is held: by another program than those that this call
-/// comes from, if there is one.
+/// `kind` is `lease` or `reservation`. If several programs hold the device, one that is no ancestor of
+/// this call is named.
 pub fn in_use(
     lock_file: &LockFile,
     probe: &OfdLock,

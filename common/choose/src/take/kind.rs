@@ -46,8 +46,8 @@ pub(crate) enum Way {
 pub(crate) struct TakeRules {
     /// How it is claimed.
     pub(crate) way: Way,
-    /// Whether what is kept for a waiter is left alone. What is named is taken all the same: the
-    /// waiter can also have another device.
+    /// Whether a device that is kept for a waiter is left alone. One that is named is taken: the waiter
+    /// can have another one.
     pub(crate) leaves_kept: bool,
     /// Whether it counts for `max_per_user`: not what the user, or a batch system, has named, and
     /// not once more what is owned.

@@ -57,8 +57,8 @@ impl<N: Name> Search<'_, '_, N> {
         Ok(self.shared.device(&used).into_iter().collect())
     }
 
-    /// What is said where too few devices are left without those that what this call comes from holds,
-    /// as [`Self::keepable_now`] has found them; none before.
+    /// What a line says if too few devices are left without those that this call's ancestors hold.
+    /// [`Self::keepable_now`] finds these; `None` before it has.
     pub(super) fn waits_for_itself(&self) -> Option<String> {
         let around = self.around.as_ref()?;
         let uuids = self.pool_uuids();

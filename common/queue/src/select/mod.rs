@@ -52,7 +52,7 @@ impl<'at> Selection<'_, '_, 'at> {
     pub fn run(mut self, observer: &mut dyn Observer) -> Result<Selected<'at>, Failure> {
         let probe = self.at.lock_file.open()?;
         let ahead = queue::waiting(&probe, self.request.queue())?;
-        // Any one device of an open pool is found without a list of the node, before it is listed.
+        // A random pick needs no list of the node: it is tried before the node is listed.
         let is_unlisted = ahead == 0 && self.node.known().is_none();
         let is_random = is_unlisted && self.request.can_pick_randomly();
         if !is_random {

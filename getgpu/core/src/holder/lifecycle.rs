@@ -100,7 +100,7 @@ struct Reservation<'a> {
 }
 
 impl Reservation<'_> {
-    /// For its first program it waits so long.
+    /// Holds the device until its programs have exited. `wait`: how long it waits for the first one.
     fn serve(mut self, wait: Duration) {
         let users = self.wait_for_program(wait);
         if !users.is_empty() {

@@ -301,8 +301,11 @@ fn holdings(
         .iter()
         .map(|span| holders::holdings(lock_file, probe, *span));
     let mut all = held.collect::<Result<Vec<_>, _>>()?;
-    for held in all.iter_mut().filter(|held| held.kept) {
-        held.holders = vec![holders::keeper(lock_file, probe)?];
+    if all.iter().any(|held| held.kept) {
+        let keeper = holders::keeper(lock_file, probe)?;
+        for held in all.iter_mut().filter(|held| held.kept) {
+            held.holders = vec![keeper.clone()];
+        }
     }
     if !all.iter().any(Holdings::claimed) {
         return Ok((all, elsewhere));

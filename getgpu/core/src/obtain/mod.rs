@@ -44,7 +44,7 @@ const BETWEEN_LOOKS: Duration = Duration::from_millis(5);
 pub fn print(call: &GetgpuCall<'_>, asked: Asked) -> Result<(), Failure> {
     let caller: LazyCell<Process> = LazyCell::new(caller::find);
     if call.options.keep != Keep::No {
-        // Before anything is waited for, behind which the caller may have exited.
+        // Before this call waits for anything: the caller may exit meanwhile.
         LazyCell::force(&caller);
     }
     let held = held(call, &caller)?;

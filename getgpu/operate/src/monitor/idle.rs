@@ -146,11 +146,11 @@ fn act_on(
             if what == (What::Reservation { ends: true })
                 && let Some(holder) = &held.reservation
             {
-                let text = ended_reservation::text(lock_file, holder);
+                let line = ended_reservation::line(lock_file, holder);
                 if release::ask_to_end(holder)
-                    && let Some(text) = text
+                    && let Some(line) = line
                 {
-                    ended_reservation::log(holder, &text);
+                    ended_reservation::log(holder, &line);
                 }
             }
         }

@@ -40,7 +40,7 @@ fn a_named_device_that_is_in_use_gives_a_warning_or_a_refusal() {
     on(&leased, "@/opt/app --shared").exits(0).mentions(&line);
     let line = format!("cudawrap: {leased}: in use by ");
     on(&leased, "cudawrap -- true").refuses(75, &line);
-    // It is the variable also where the program is given another word than that.
+    // The variable names it, although cudawrap rewrites the variable.
     sandbox.set_settings("names = 'index'");
     let outcome = on(&leased, "@/opt/app --shared");
     outcome.mentions("running there because CUDA_VISIBLE_DEVICES names it");
